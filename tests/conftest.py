@@ -18,6 +18,6 @@ settings.load_profile("steady")
 @pytest.fixture(autouse=True)
 def fresh_warnings():
     """Every test is told of refits as a process of its own would be."""
-    from everyfold.engine.reading.candidates import forget_warnings
+    from everyfold.engine.reading.reader import forget_warnings
 
     forget_warnings()

@@ -260,6 +260,14 @@ class Folds:
         return np.concatenate(picked)
 
     @cached_property
+    def shares(self) -> Array:
+        """The share of each held-out row in a mean score: folds count alike, and tested rows do."""
+        counts = np.diff(self.bounds)
+        share = np.zeros(int(self.sizes.sum()))
+        np.add.at(share, self.pick, np.repeat(1.0 / (len(self) * counts), counts))
+        return share
+
+    @cached_property
     def _one_stack(self) -> Stack:
         """All folds as one stack, for folds of equal size; no loop over a million of them."""
         rows = self.held_rows.reshape(len(self), int(self.sizes[0]))

@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
@@ -27,7 +28,7 @@ from sklearn.model_selection import KFold
 from sklearn.neighbors import KernelDensity, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import everyfold
@@ -41,7 +42,7 @@ from everyfold import (
     cross_validate,
     permutation_test_score,
 )
-from everyfold.engine.reading.candidates import forget_warnings
+from everyfold.engine.reading.reader import forget_warnings
 from everyfold.io.arrays import ArrayRows
 
 X, SIDES = make_classification(90, 5, n_informative=3, flip_y=0.1, random_state=0)
@@ -65,7 +66,7 @@ def same(ours, theirs, rtol=1e-10):
         (DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, SIDES, {}),
         (SVC(random_state=0), {"max_iter": [3, -1]}, SIDES, {}),
         (SVC(decision_function_shape="ovo"), {"break_ties": [False, True]}, KINDS, {}),
-        (LogisticRegression(solver="liblinear"), {"C": [0.1, 1.0]}, SIDES, {}),
+        (LinearSVC(loss="hinge", random_state=0), {"C": [0.1, 1.0]}, SIDES, {}),
         (TransformedTargetRegressor(SVR(), transformer=StandardScaler()), {}, y, {}),
         (KernelDensity(), {"bandwidth": [0.5, 2.0]}, None, {}),
         (KMeans(2, n_init=1, random_state=0), {"max_iter": [1, 9]}, None, {}),
@@ -170,6 +171,23 @@ class Fails(RegressorMixin, BaseEstimator):
         return np.zeros(len(X))
 
 
+class FailsOnce(StandardScaler):
+    """Fails where the first row is not among those of the fit."""
+
+    def fit(self, X, y=None):
+        """Raise or fit."""
+        if not (X[0] == FIRST).all():
+            raise ValueError("the first row is missing")
+        return super().fit(X, y)
+
+
+FIRST = X[0]
+
+
+def _several(estimator, X, y):
+    return {"a": 1.0, "b": estimator.score(X, y)}
+
+
 def test_failures_are_those_of_scikit_learn():
     grid = {"limit": [-9.0, 9.0]}
     options = {"cv": 3, "error_score": -7.0}
@@ -179,6 +197,15 @@ def test_failures_are_those_of_scikit_learn():
         theirs = ms.GridSearchCV(Fails(), grid, **options).fit(X, y)
     same(ours, theirs)
     assert_array_equal(ours.cv_results_["status"], ["failed", "refitted"])
+    # The first fold fails before anybody knows that the scorer gives several scores.
+    options |= {"cv": 2, "scoring": _several, "refit": False}
+    model = make_pipeline(FailsOnce(), DecisionTreeRegressor(random_state=0))
+    with pytest.warns(FitFailedWarning), pytest.warns(everyfold.UnsupportedWarning):
+        ours = FastGridSearchCV(model, {}, **options).fit(X, y)
+    with pytest.warns(FitFailedWarning):
+        theirs = ms.GridSearchCV(model, {}, **options).fit(X, y)
+    assert ours.cv_results_["split1_test_b"] == theirs.cv_results_["split1_test_b"] != -7.0
+    assert ours.cv_results_["mean_test_a"] == theirs.cv_results_["mean_test_a"] == -3.0
     search = FastGridSearchCV(Fails(), grid, fallback="refit", error_score="raise")
     with pytest.raises(ValueError, match="beyond the limit"):
         search.fit(X, y)
@@ -477,3 +504,16 @@ def test_orders_of_y_that_leave_a_class_without_weight_are_refused():
             random_state=0,
             params={"sample_weight": np.where(np.arange(90) % 45 < 2, 1.0, 0.0)},
         )
+
+
+def test_steps_that_fail_before_several_classes_fail_alone():
+    pipeline = make_pipeline(SelectKBest(k=2), LogisticRegression(tol=1e-9))
+    grid = {"selectkbest__k": [2, -1]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = ms.GridSearchCV(pipeline, grid, cv=3).fit(FLOWERS, KINDS)
+        ours = FastGridSearchCV(pipeline, grid, cv=3).fit(FLOWERS, KINDS)
+    assert_allclose(
+        ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], atol=1e-9
+    )
+    assert ours.cv_results_["status"][1] == "failed"

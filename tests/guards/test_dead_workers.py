@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 
 from everyfold import LSSVR, FastGridSearchCV
 from everyfold.engine.execution import executor as door
-from everyfold.engine.execution.workers import WorkerDiedError
+from everyfold.engine.execution.executor import WorkerDiedError
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))

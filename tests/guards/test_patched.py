@@ -23,7 +23,7 @@ from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
 from everyfold.adapters import sklearn as adapters
-from everyfold.engine.execution.workers import local_threads
+from everyfold.engine.execution.executor import local_threads
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))

@@ -7,47 +7,66 @@ folds cannot be computed for without refits is refused here, with the parameter 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Hashable
+from functools import cache
 from inspect import signature
 from numbers import Real
 from typing import TypeGuard
 
 import numpy as np
+from scipy.sparse import csr_matrix, issparse
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
-from sklearn.svm import SVC, SVR
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.class_weight import compute_class_weight
 
-from everyfold._typing import Estimator, Params
+from everyfold._sklearn_private import validate_parameter_constraints
+from everyfold._typing import Estimator, Matrix, Params
+from everyfold.adapters.pipelines import freeze
 from everyfold.adapters.process_kernels import process_model
 from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.estimators.base import KernelMachine
 from everyfold.estimators.model import KernelChoice, Model, original, read_penalty, read_ridge
-from everyfold.estimators.targets import Voting
-from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
+from everyfold.estimators.targets import Target, Voting
+from everyfold.kernels import Linear, check_precomputed
+from everyfold.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    QuadraticEpsilon,
+    Squared,
+    SquaredHinge,
+)
 
 _LINEAR = KernelChoice("linear")
 
-# Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
+# Whether LogisticRegression and LinearSVC balance classes by their weight: since 1.7, when this
+# function could.
 #
 # RidgeClassifier and SVC count rows in every version.
-_LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
+_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
 
 
-def _refuse_gammas(estimator: Estimator, instead: str) -> None:
-    """Raise what scikit-learn's own ``fit`` would: it knows one gamma only."""
-    if np.ndim(estimator.gamma) > 0:
-        raise ValueError(
-            f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
-            f"supported by scikit-learn; use {instead}, or multiply the columns of X"
-        )
+def _one_gamma(estimator: Estimator, instead: str) -> ValueError:
+    """What scikit-learn's own ``fit`` would raise of several gammas: it knows one only."""
+    return ValueError(
+        f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
+        f"supported by scikit-learn; use {instead}, or multiply the columns of X"
+    )
 
 
 def _kernel_ridge(estimator: Estimator) -> Model:
-    _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "KernelRegressor(fit_intercept=False)")
     _refuse_extremes(estimator, "alpha", "gamma", "coef0")
-    _refuse_steep_powers(estimator)
+    if estimator.kernel in ("poly", "polynomial"):
+        _refuse_steep_powers(estimator)
     choice = KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -66,8 +85,6 @@ _MOST_DEGREE, _MOST_POWER = 20.0, 1e12
 
 def _refuse_steep_powers(estimator: Estimator) -> None:
     """Leave polynomial kernels with very large entries to scikit-learn."""
-    if estimator.kernel not in ("poly", "polynomial"):
-        return
     gamma = estimator.gamma if isinstance(estimator.gamma, Real) else 1.0
     size = math.log(max(abs(estimator.coef0), abs(float(gamma)), 1.0))
     degree = estimator.degree
@@ -119,7 +136,8 @@ def _refuse_extremes(estimator: Estimator, *names: str) -> None:
     """Leave numbers of an extreme size to scikit-learn."""
     for name in names:
         values = getattr(estimator, name)
-        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
+        many = [values] if isinstance(values, float) else np.atleast_1d(values).tolist()
+        if any(map(_is_extreme, many)):
             raise ValueError(
                 f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
                 f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
@@ -139,7 +157,8 @@ def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -
 
 
 def _svm_choice(estimator: Estimator) -> KernelChoice:
-    _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
     _refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
     return KernelChoice(
         estimator.kernel,
@@ -236,18 +255,19 @@ _MOST_UNLIKE = 1e8
 
 
 def _refuse_early_stops(estimator: Estimator) -> None:
+    name = type(estimator).__name__
     given = estimator.class_weight
     weights = list(given.values()) if isinstance(given, dict) else []
     low, high = _LOGISTIC_RANGE
     if weights and max(1.0, *weights) > _MOST_UNLIKE * min(1.0, *weights):
         raise ValueError(
-            f"LogisticRegression(class_weight={given!r}) weighs classes so differently that its "
+            f"{name}(class_weight={given!r}) weighs classes so differently that its "
             f"solvers stop before the minimum; use a ratio of weights up to {_MOST_UNLIKE:g}"
         )
     for weight in (1.0, *weights):
         if not low <= estimator.C * weight <= high:
             raise ValueError(
-                f"LogisticRegression(C={estimator.C!r}, class_weight={given!r}) is so extreme that "
+                f"{name}(C={estimator.C!r}, class_weight={given!r}) is so extreme that "
                 f"its solvers stop before the minimum; use C times weights between {low:g} and "
                 f"{high:g}"
             )
@@ -264,19 +284,83 @@ def _logistic(estimator: Estimator) -> Model:
             f"LogisticRegression(penalty={penalty!r}, l1_ratio={l1_ratio!r}) has no quadratic "
             "penalty, so that folds cannot be computed from one fit; use the l2 penalty"
         )
-    if estimator.solver == "liblinear" and estimator.fit_intercept:
-        raise ValueError(
-            "LogisticRegression(solver='liblinear') penalises the intercept; use another solver"
-        )
+    is_liblinear = estimator.solver == "liblinear"
+    choice, intercept = _LINEAR, bool(estimator.fit_intercept)
+    if is_liblinear:
+        choice, intercept = _penalised_intercept(estimator)
     return Model(
-        _LINEAR,
+        choice,
         Logistic(),
         read_penalty(estimator.C),
-        bool(estimator.fit_intercept),
+        intercept,
         True,
         class_weight=estimator.class_weight,
-        is_joint=True,
-        weighs_balance=_LOGISTIC_WEIGHS_BALANCE,
+        is_joint=not is_liblinear,
+        is_binary=is_liblinear,
+        weighs_balance=_WEIGHS_BALANCE,
+    )
+
+
+# -- liblinear ---------------------------------------------------------------------------------
+
+
+def _penalised_intercept(estimator: Estimator) -> tuple[KernelChoice, bool]:
+    """The kernel of liblinear's models, whose intercept is the coefficient of one more column."""
+    if not estimator.fit_intercept:
+        return _LINEAR, False
+    _refuse_extremes(estimator, "intercept_scaling")
+    scaling = float(estimator.intercept_scaling)
+    if not scaling > 0.0:
+        raise ValueError(
+            f"{type(estimator).__name__}(intercept_scaling={scaling:g}) leaves no intercept; use "
+            "intercept_scaling > 0, or fit_intercept=False"
+        )
+    return KernelChoice(Linear(constant=scaling**2)), False
+
+
+def _refuse_other_losses(estimator: Estimator, loss: str) -> None:
+    if estimator.loss != loss:
+        raise ValueError(
+            f"{type(estimator).__name__}(loss={estimator.loss!r}) has a kink, which takes a solver "
+            f"of its own; use loss={loss!r}"
+        )
+
+
+def _linear_svc(estimator: Estimator) -> Model:
+    if estimator.penalty != "l2" or estimator.multi_class != "ovr":
+        raise ValueError(
+            f"LinearSVC(penalty={estimator.penalty!r}, multi_class={estimator.multi_class!r}) is "
+            "not a sum of smooth losses of each class; use penalty='l2' and multi_class='ovr'"
+        )
+    _refuse_other_losses(estimator, "squared_hinge")
+    _refuse_odd_weights(estimator, lambda weight: weight <= 0.0)
+    _refuse_extremes(estimator, "C")
+    _refuse_early_stops(estimator)
+    choice, intercept = _penalised_intercept(estimator)
+    return Model(
+        choice,
+        SquaredHinge(),
+        read_penalty(estimator.C),
+        intercept,
+        True,
+        class_weight=estimator.class_weight,
+        weighs_rest=False,
+        weighs_balance=_WEIGHS_BALANCE,
+    )
+
+
+def _linear_svr(estimator: Estimator) -> Model:
+    _refuse_other_losses(estimator, "squared_epsilon_insensitive")
+    _refuse_extremes(estimator, "C", "epsilon")
+    choice, intercept = _penalised_intercept(estimator)
+    epsilon = float(estimator.epsilon)
+    return Model(
+        choice,
+        QuadraticEpsilon(epsilon) if epsilon != 0.0 else Squared(),
+        read_penalty(estimator.C),
+        intercept,
+        False,
+        has_one_target=True,
     )
 
 
@@ -295,6 +379,8 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     RidgeClassifier: _ridge_classifier,
     RidgeCV: _ridge_cv,
     LogisticRegression: _logistic,
+    LinearSVC: _linear_svc,
+    LinearSVR: _linear_svr,
     SVC: _svc,
     SVR: _svr,
     GaussianProcessRegressor: process_model,
@@ -304,8 +390,6 @@ _ADVICE = {
     "RidgeClassifierCV": "RidgeClassifier",
     "NuSVC": "SVC: nu and C are two names of one path, and nu has no warm start along it",
     "NuSVR": "SVR: nu and C are two names of one path, and nu has no warm start along it",
-    "LinearSVC": "KernelClassifier(loss='squared_hinge', kernel='linear'), or SVC(kernel='linear')",
-    "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
     "LogisticRegressionCV": "LogisticRegression",
     "LinearRegression": "Ridge with a small alpha",
 }
@@ -362,11 +446,12 @@ def read_estimator(estimator: Estimator) -> Model:
 
 def takes_sources(estimator: Estimator) -> bool:
     """Whether an estimator, or ours with the same model, can be fitted to a source of rows."""
-    return is_ours(estimator) or type(estimator) in (KernelRidge, Ridge, RidgeClassifier)
+    kinds = KernelRidge, Ridge, RidgeClassifier, LogisticRegression
+    return is_ours(estimator) or type(estimator) in kinds
 
 
 def fast_version_of(model: Model) -> KernelRegressor | KernelClassifier:
-    """The estimator of this library that asks for the same model, for squared loss.
+    """The estimator of this library that asks for the same model.
 
     Examples
     --------
@@ -385,6 +470,115 @@ def fast_version_of(model: Model) -> KernelRegressor | KernelClassifier:
         "fit_intercept": model.intercept,
         "operator": model.operator,
     }
+    params["loss"] = "squared" if model.loss.has_constant_curvature else model.loss
     if model.is_classifier:
-        return KernelClassifier(loss="squared", class_weight=model.class_weight, **params)
-    return KernelRegressor(loss="squared", **params)
+        return KernelClassifier(class_weight=model.class_weight, **params)
+    return KernelRegressor(**params)
+
+
+# -- Parameters that scikit-learn's own fit would refuse -------------------------------------------
+
+# Types of parameters that are compared as they are; of others only the number of dimensions is.
+_SCALARS = (type(None), bool, int, float, str, np.generic)
+
+
+# Values of parameters that have passed, by class and name. A check of all parameters of an
+# estimator takes 0.2 to 0.5 ms, more than the evaluation of a small candidate; searches of random
+# values would fill the memory without a limit.
+VALID: set[Hashable] = set()
+_MOST_VALID = 10_000
+
+
+def check_parameters(estimator: Estimator) -> None:
+    """Raise what ``fit`` says of the parameters of a model, or of a Pipeline around it.
+
+    The constraints are scikit-learn's, checked once for each distinct value.
+    """
+    if get_config()["skip_parameter_validation"]:
+        return
+    # The Pipelines and wrappers around a model, and the model itself.
+    parts = [estimator]
+    while type(parts[-1]) in (Pipeline, TransformedTargetRegressor):
+        last = parts[-1]
+        parts.append(last.steps[-1][1] if type(last) is Pipeline else last.regressor)
+    for part in parts:
+        kind = original(type(part))
+        if kind.__module__.partition(".")[0] != "sklearn":
+            continue
+        constraints = getattr(kind, "_parameter_constraints", {})
+        unknown = {}
+        for name in constraints:
+            value = getattr(part, name, None)
+            # Nothing but the type and the number of axes of a larger value is constrained.
+            content = value if isinstance(value, _SCALARS) else getattr(value, "ndim", 0)
+            key = kind, name, type(value), content
+            if key not in VALID:
+                unknown[key] = value
+        if unknown:
+            # What an older estimator has in its constraints only is no parameter of it.
+            given = {key[1]: value for key, value in unknown.items() if hasattr(part, key[1])}
+            validate_parameter_constraints(constraints, given, caller_name=kind.__name__)
+            if len(VALID) > _MOST_VALID:
+                VALID.clear()
+            VALID.update(unknown)
+
+
+# Parameters that are valid one by one, but not with each other or with any kind of rows.
+_COMBINED: dict[type, tuple[str, ...]] = {
+    Ridge: ("solver", "positive", "fit_intercept"),
+    RidgeClassifier: ("solver", "positive", "fit_intercept"),
+    RidgeCV: ("alphas", "gcv_mode", "store_cv_results", "fit_intercept"),
+    LogisticRegression: ("solver", "penalty", "dual", "l1_ratio"),
+    LinearSVC: ("penalty", "loss", "dual", "multi_class"),
+    LinearSVR: ("loss", "dual"),
+}
+
+
+def combination(estimator: Estimator) -> Hashable | None:
+    """The values that ``fit`` may refuse together; None where all are defaults, which it takes."""
+    kind = original(type(estimator))
+    names = _COMBINED.get(kind, ())
+    defaults = _defaults(kind) if names else {}
+    values = [(name, getattr(estimator, name)) for name in names if name in defaults]
+    if all(_is_same(value, defaults[name]) for name, value in values):
+        return None
+    return kind, freeze(dict(values))
+
+
+@cache
+def _defaults(kind: type) -> Params:
+    return {name: given.default for name, given in signature(kind).parameters.items()}
+
+
+def _is_same(value: object, default: object) -> bool:
+    return type(value) is type(default) and bool(np.all(value == default))
+
+
+def objection(estimator: Estimator, target: Target, *, is_sparse: bool) -> Exception | None:
+    """What ``fit`` raises for a combination of parameters, by fitting a dozen made-up rows.
+
+    Which combinations are refused differs between solvers, sparse and dense rows, and versions of
+    scikit-learn: its own words are always right.
+    """
+    n = 12
+    X = np.random.default_rng(0).standard_normal((n, 2))
+    y = X @ np.ones((2, target.columns.shape[1]))
+    if target.classes is not None:
+        y = np.resize(target.classes[:3], n)
+    harmless = {"class_weight": None, "random_state": 0, "verbose": 0, "alpha": 1.0, "C": 1.0}
+    tried = clone(estimator)
+    tried.set_params(**{k: harmless[k] for k in harmless.keys() & tried.get_params(deep=False)})
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tried.fit(csr_matrix(X) if is_sparse else X, y)
+    except (TypeError, ValueError) as error:
+        return error
+    return None
+
+
+def check_kernel_matrix(kind: type, K: Matrix) -> None:
+    """Raise the error that ``fit`` of a class raises for a precomputed kernel matrix."""
+    if issparse(K) and original(kind) in (SVC, SVR):
+        raise TypeError("Sparse precomputed kernels are not supported.")
+    check_precomputed(K)

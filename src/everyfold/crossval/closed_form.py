@@ -17,17 +17,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from everyfold._typing import Array, Index, Route
-from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.newton_step import StepOptions, newton_steps
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.crossval.series import mean_series, rows_left, same_ridge, share_of_ridge
 from everyfold.folds import Folds, Stack
+from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
+from everyfold.operators.lowrank import LowRank
 from everyfold.operators.response import Response, Solution, weights_of_sets
 from everyfold.solvers import Problem, solve
 
@@ -124,12 +127,12 @@ class ClosedFormCV(CrossValMethod):
         """See base class."""
         return self.owners is None
 
-    @property
+    @cached_property
     def _limit(self) -> float:
         """The order as a number: for squared loss "exact" is what infinity gives."""
         return math.inf if self.order == "exact" else float(self.order)
 
-    @property
+    @cached_property
     def _wants_radius(self) -> bool:
         return self._limit < math.inf if self.with_radius is None else self.with_radius
 
@@ -151,7 +154,8 @@ class ClosedFormCV(CrossValMethod):
                 self._ridge(problem, operator, next(responses), part, stack)
                 for part, stack in zip(parts, stacks, strict=True)
             ]
-            yield OutOfFold.joined(folds, groups, scored)
+            is_whole = len(scored) == 1
+            yield scored[0] if is_whole else OutOfFold.joined(folds, groups, scored)
 
     def of_response(
         self, problem: Problem, operator: SupportsResponse, response: Response, folds: Folds
@@ -169,7 +173,7 @@ class ClosedFormCV(CrossValMethod):
     ) -> OutOfFold:
         s = problem.quadratic.s
         reduced = response.reduced()
-        own = self._columns(problem.y.shape[1])
+        own = None if self.owners is None else self._columns(problem.y.shape[1], self.owners)
         held = np.empty(
             (int(folds.sizes.sum()), problem.y.shape[1] if own is None else own.shape[1])
         )
@@ -242,17 +246,15 @@ class ClosedFormCV(CrossValMethod):
         plain = Problem(problem.y, problem.w, problem.loss, problem.intercept)
         refitted = part.split(next(Refit().evaluate(plain, operator, [rho], part)).values)
         for i, fold_values in zip(broken, refitted, strict=True):
-            own = self._columns(problem.y.shape[1])
-            chosen = fold_values if own is None else fold_values[:, own[i]]
+            chosen = fold_values
+            if self.owners is not None:
+                chosen = fold_values[:, self._columns(problem.y.shape[1], self.owners)[i]]
             values[folds.bounds[i] : folds.bounds[i + 1]] = chosen
 
-    def _columns(self, width: int) -> Index | None:
-        """The columns of every fold, if it has some of its own."""
-        if self.owners is None:
-            return None
-        owner = np.array(self.owners, dtype=np.intp)[:, None]
-        own = width // (max(self.owners) + 1)
-        return owner * own + np.arange(own)
+    def _columns(self, width: int, owners: tuple[int, ...]) -> Index:
+        """The columns of every fold, which has some of its own."""
+        own = width // (max(owners) + 1)
+        return np.array(owners, dtype=np.intp)[:, None] * own + np.arange(own)
 
     # -- the series in the "mean" convention -------------------------------------------------------
 
@@ -315,12 +317,28 @@ class InnerLeaveOneOut(FoldSolver[None]):
         """See base class."""
         (problem,) = problems
         inside = problem.restrict(part.train)
+        solution, reached = self._best(inside, part)
+        values = part.cross @ solution.coef + solution.intercept
+        return FoldAnswer(values[None], np.array([reached]), np.array([is_trusted(reached)]))
+
+    def _best(self, inside: Problem, part: TrainTestKernel) -> tuple[Solution, float]:
+        """The fit by the best ridge, and its condition number."""
+        operator = part.operator
+        if (
+            isinstance(operator, LowRank)
+            and inside.ridge_scaling == "sum"
+            and not inside.level.any()
+        ):
+            found = operator.leave_one_out(inside.quadratic, self.choices)
+            if found is not None:
+                _, solution, condition = found[self._choice(inside, [e for e, _, _ in found])]
+                return solution, condition
         singles = Folds.leave_one_out(inside.n)
-        errors = [
-            float(np.mean(inside.w[:, None] * (inside.y - record.values) ** 2))
-            for record in ClosedFormCV().evaluate(inside, part.operator, self.choices, singles)
-        ]
-        fit = solve(inside, part.operator, self.choices[int(np.argmin(errors))])
-        values = part.cross @ fit.solution.coef + fit.solution.intercept
-        condition = np.array([fit.condition])
-        return FoldAnswer(values[None], condition, np.array([is_trusted(fit.condition)]))
+        records = ClosedFormCV().evaluate(inside, operator, self.choices, singles)
+        best = self._choice(inside, [inside.y - record.values for record in records])
+        fit = solve(inside, operator, self.choices[best])
+        return fit.solution, fit.condition
+
+    def _choice(self, inside: Problem, errors: Sequence[Array]) -> int:
+        """The number of the ridge with the least squared error."""
+        return int(np.argmin([np.mean(inside.w[:, None] * left**2) for left in errors]))

@@ -21,7 +21,7 @@ from everyfold._typing import Score
 from everyfold.crossval.base import Failure
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Outcome
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scorers import FoldScores
 
 # What json reads: dictionaries, lists, texts, numbers and None.
 Json: TypeAlias = Any

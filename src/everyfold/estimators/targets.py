@@ -93,6 +93,10 @@ class Target(ABC):
         """The folds whose training rows lack a class; none without classes."""
         return []
 
+    def is_complete_in_any_order(self, folds: Folds) -> bool:
+        """Whether it is plain that no order of the rows makes a fold lack a class."""
+        return self.classes is None
+
     def check_weights(self, weights: Array, folds: Folds) -> None:  # noqa: B027 (most may)
         """Raise :class:`NotSpedUpError` if no solver here fits a fold with these weights."""
 
@@ -301,6 +305,11 @@ class Labels(Target):
         ).reshape(len(folds), size)
         return np.asarray(np.bincount(self.codes, counts, minlength=size) - held)
 
+    def is_complete_in_any_order(self, folds: Folds) -> bool:
+        """See base class: every class has more rows than a fold leaves out."""
+        least = np.bincount(self.codes, minlength=len(self.classes)).min()
+        return self.counted is None and bool(least > max(map(len, folds.helds)))
+
     def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""
         seen = self._seen(train)
@@ -479,6 +488,8 @@ class Reading:
         Whether a single column is predicted without its second axis.
     takes_indicators : bool
         Whether y may be an indicator of several labels a row, which nothing here reads.
+    is_binary : bool
+        Whether more than two classes are left to scikit-learn.
     needs_contrast : bool
         Whether rows of one class have no model.
     """
@@ -490,6 +501,7 @@ class Reading:
     has_one_target: bool = False
     flattens: bool = False
     takes_indicators: bool = False
+    is_binary: bool = False
     needs_contrast: bool = False
 
     def read(self, y: Targets) -> Target:
@@ -510,6 +522,11 @@ class Reading:
                 "one label per row; search each column separately"
             )
         labels = replace(Labels.read(y), needs_contrast=self.needs_contrast)
+        if self.is_binary and len(labels.classes) > 2:
+            raise NotSpedUpError(
+                f"y has {len(labels.classes)} classes, of which solver='liblinear' takes two; use "
+                "solver='lbfgs', or OneVsRestClassifier"
+            )
         if self.is_joint and len(labels.classes) > 2:
             joint = JointLabels(labels.classes, labels.codes, labels.columns)
             labels = replace(joint, needs_contrast=labels.needs_contrast)

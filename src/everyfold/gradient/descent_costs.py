@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from everyfold.engine.execution.workers import local_threads
+from everyfold.engine.execution.executor import local_threads
 from everyfold.engine.planning.costs import COSTS, Cost, CostModel, Workload, feature_seconds
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.squared_loss import METHODS

@@ -101,7 +101,7 @@ class HeldOutError:
         self._problem, folds = _all_active(problem, folds)
         self._folds, self._route = folds, route
         self._stacks = list(folds.stacks(np.ones(folds.n, dtype=bool)))
-        self._share: Array = _shares(folds)[:, None] / problem.y.shape[1]
+        self._share: Array = folds.shares[:, None] / problem.y.shape[1]
 
     def evaluate(self, operator: SupportsResponse, ridge: float) -> ErrorSlopes:
         """The error of all folds, and its gradient."""
@@ -164,14 +164,6 @@ def _all_active(problem: Problem, folds: Folds) -> tuple[Problem, Folds]:
         folds = Folds(folds.n, folds.tests, helds)
     weights = np.where(problem.w > 0.0, problem.w, 1.0)
     return replace(problem, sample_weight=weights, classes=None), folds
-
-
-def _shares(folds: Folds) -> Array:
-    """The share of each held-out row in the error: folds count alike, and their tested rows do."""
-    sizes = np.diff(folds.bounds)
-    share = np.zeros(int(folds.sizes.sum()))
-    np.add.at(share, folds.pick, np.repeat(1.0 / (len(folds) * sizes), sizes))
-    return share
 
 
 def _fold_sums(squares: Array, folds: Folds) -> Array:

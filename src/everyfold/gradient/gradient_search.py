@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -36,10 +37,11 @@ from everyfold._typing import (
 )
 from everyfold.engine.checkpoint import Checkpoint, check_folds_repeat, fingerprint_of, opened_file
 from everyfold.engine.code_digests import CheckpointError
-from everyfold.engine.method_options import RenamedParameters
 from everyfold.engine.planning.costs import Workload
 from everyfold.engine.planning.plan import SearchPlan
+from everyfold.engine.renamed_parameters import RenamedParameters
 from everyfold.estimators.model import Model, read_ridge, read_weights
+from everyfold.gaussian_process.held_out_gradient import SCORES
 from everyfold.gradient.descent import Descent, Point
 from everyfold.gradient.descent_costs import Descents, gradient_cost
 from everyfold.gradient.outer_folds import (
@@ -51,6 +53,13 @@ from everyfold.gradient.outer_folds import (
     outer_folds,
     shares_of,
     summary_of,
+)
+from everyfold.gradient.process_search import (
+    MOST_STEPS,
+    climb_process,
+    is_process,
+    summary_of_climbs,
+    winner_of,
 )
 from everyfold.gradient.scaled_estimators import ScaledModel, read_scaled_model
 from everyfold.io import Folds
@@ -65,6 +74,12 @@ from everyfold.search.reporting import ResultView
 # Strengths that "auto" tries, besides staying at the start; from strong to weak. Each costs another
 # descent on every outer fold.
 SHRINKAGES = (0.03, 0.003)
+
+# Iterations of a descent by default. They are few, as a descent that goes on tunes the folds.
+MAX_ITER = 10
+
+# What says nothing of a Gaussian process, whose kernel has the parameters that are tuned.
+_NOT_OF_PROCESSES = ("start", "parameters", "per_feature", "shrinkage", "checkpoint")
 
 # What descents depend on besides data, folds, estimator and start; a journal is for one set.
 _ASKED = ("parameters", "per_feature", "shrinkage", "max_iter", "scoring", "random_state")
@@ -91,10 +106,13 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
 
     Parameters
     ----------
-    estimator : LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC or SVR
+    estimator : LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC, SVR or \
+            GaussianProcessRegressor
         It must have squared loss and an rbf, laplacian, polynomial or linear kernel; use
         ``operator=Nystrom(...)`` for many rows. SVC and SVR get the length scales that squared loss
-        finds with their kernel; then C (not epsilon) is chosen by their own loss on the folds.
+        finds with their kernel; then C (not epsilon) is chosen by their own loss on the folds. Of
+        a GaussianProcessRegressor all hyper-parameters of the kernel are tuned, within their
+        bounds, by held-out scores in place of the likelihood (see Notes).
     start : "auto" or dict, default="auto"
         "auto": the best of a grid of 5 gammas (the same for all features) and 8 ridges, by
         ``scoring``. Or ``{"gamma": ..., "alpha": ...}``; missing entries are taken from the
@@ -108,14 +126,17 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         \overline{\log\gamma})^2` which is added to the error relative to the variance of y. "auto"
         tries 0.03 and, if that is not worse than the start, 0.003. A number is the only value
         tried; inf keeps the start.
-    loss : {"auto", "squared"}, default="auto"
+    loss : {"auto", "squared", "log_density", "crps"}, default="auto"
         The error that is minimised: the squared error, also for labels, which are coded -1 and +1.
+        For Gaussian processes "auto" is the negative logarithm of the density at the held-out
+        observations, and "crps" the continuous ranked probability score.
     cv : int, splitter or iterable of splits, default=None
         Folds that only leave rows out: no test row may be a training row, and no training row may
         be repeated. In the outer cross-validation each fold is left out (or, with more than 10
         folds, each of five sets of folds), and the other folds are the inner folds.
-    max_iter : int, default=10
-        Maximum number of iterations for each strength of shrinkage.
+    max_iter : int, default=None
+        Maximum number of iterations for each strength of shrinkage; None means 10, and 100 for
+        Gaussian processes.
     scoring : str or callable, default=None
         The score that the outer cross-validation compares; None means the estimator's own score.
     refit : bool, default=True
@@ -172,6 +193,11 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
     the start is selected. For labels, the squared error of the outer decision values must also fall
     by more than one standard error, because a few wrong labels more or less mean little. The tuned
     error is not used for this choice.
+    **Gaussian processes** start from the kernel of the estimator, and from
+    ``n_restarts_optimizer`` random ones; ``alpha`` stays as it is (use a ``WhiteKernel`` to tune
+    the noise). There are no outer folds: ``best_score_`` is the tuned score, which is slightly too
+    good; ``best_params_`` has the kernel; ``path_`` has an entry for each start. ``parameters``,
+    ``per_feature``, ``start``, ``shrinkage`` and ``checkpoint`` are for the other estimators.
     **Cost** about 8 candidates for each strength and outer fold; each needs one factorisation of
     its rows, and n² flops per feature. Up to eight dense n×n matrices are in memory. One search
     gives the starting points of all outer folds, and the single descent on all rows starts at the
@@ -198,9 +224,9 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         parameters: Sequence[str] = ("gamma", "alpha"),
         per_feature: bool = True,
         shrinkage: float | Literal["auto"] = "auto",
-        loss: Literal["auto", "squared"] = "auto",
+        loss: Literal["auto", "squared", "log_density", "crps"] = "auto",
         cv: Splitter = None,
-        max_iter: int = 10,
+        max_iter: int | None = None,
         scoring: Scorer = None,
         refit: bool = True,
         random_state: RandomState = None,
@@ -235,13 +261,15 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         self
         """
         check_in_memory(X, type(self).__name__)
+        if is_process(self.estimator):
+            return self._fit_process(X, y, groups, sample_weight)
         begin = time.perf_counter()
         walks, outers = self._read(X, y, groups, sample_weight)
         descents = self._descents(walks, outers)
         with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
             starts, made = self._starts(walks, outers)
             choice = OuterChoice.of(self._walk(walks, outers, starts[1:], journal))
-            points = walks.finish(starts[0], choice.walks, choice.best, self.max_iter, journal)
+            points = walks.finish(starts[0], choice.walks, choice.best, self._max_iter, journal)
         self._keep(walks, points, choice)
         if walks.scaled.model.is_classifier:
             self.classes_ = np.unique(walks.y)
@@ -264,6 +292,11 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         sample_weight: ArrayLike | None = None,
     ) -> SearchPlan:
         """Return the plan that ``fit`` would execute with these arguments, without executing it."""
+        if is_process(self.estimator):
+            raise ValueError(
+                "there is no plan for a GaussianProcessRegressor: how many kernels are tried is "
+                "known when the search ends (n_iter_)"
+            )
         walks, outers = clone(self)._read(X, y, groups, sample_weight)
         return self._descents(walks, outers).after(walks.plan(outers))
 
@@ -289,19 +322,29 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
                 "('gamma',) or ('alpha',)"
             )
         if self.loss not in ("auto", "squared"):
-            raise ValueError(f"loss={self.loss!r} is not known; use 'auto' or 'squared'")
+            raise ValueError(
+                f"loss={self.loss!r} is not known for {type(self.estimator).__name__}; use 'auto' "
+                "or 'squared'"
+            )
         shrinkage = self.shrinkage
         is_number = isinstance(shrinkage, Real) and float(shrinkage) >= 0.0
         if shrinkage != "auto" and not is_number:
             raise ValueError(f"shrinkage={shrinkage!r} is not allowed; use 'auto' or a number >= 0")
-        is_count = isinstance(self.max_iter, Integral) and not isinstance(self.max_iter, bool)
-        if not is_count or self.max_iter < 1:
-            raise ValueError(f"max_iter={self.max_iter!r} is not allowed; use an integer >= 1")
+        self._check_common()
         if self.start != "auto" and not isinstance(self.start, Mapping):
             raise ValueError(f"start={self.start!r} is not known; use 'auto' or a dictionary")
         if self.start != "auto" and set(self.start) - {"gamma", "alpha"}:
             raise ValueError(
                 f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are allowed"
+            )
+        return read_scaled_model(self.estimator)
+
+    def _check_common(self) -> None:
+        """Check what any estimator is tuned with."""
+        is_count = isinstance(self._max_iter, Integral) and not isinstance(self.max_iter, bool)
+        if not is_count or self._max_iter < 1:
+            raise ValueError(
+                f"max_iter={self.max_iter!r} is not allowed; use None or an integer >= 1"
             )
         if isinstance(self.scoring, str):
             get_scorer(self.scoring)
@@ -309,7 +352,12 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
             raise ValueError(
                 f"scoring={self.scoring!r} is not a single scorer; pass a name or a callable"
             )
-        return read_scaled_model(self.estimator)
+
+    @property
+    def _max_iter(self) -> int:
+        """The most iterations of a descent."""
+        usual = MOST_STEPS if is_process(self.estimator) else MAX_ITER
+        return usual if self.max_iter is None else self.max_iter
 
     def _read(
         self, X: Matrix, y: Targets, groups: ArrayLike | None, sample_weight: ArrayLike | None
@@ -359,7 +407,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         rank = model.operator.rank_for(n, d) if isinstance(model.operator, Nystrom) else n
         work = Workload(n, rank, 1, descent.problem.y.shape[1], descent.folds.groups)
         found = Descents(
-            1 + len(outers), len(self._shrinkages), self.max_iter, gradient_cost(work, d)
+            1 + len(outers), len(self._shrinkages), self._max_iter, gradient_cost(work, d)
         )
         found.check(n, self.n_jobs)
         return found
@@ -411,7 +459,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         """
         begin, found = time.perf_counter(), [Walked([start]) for start in starts]
         for some in [self._shrinkages[k : k + 1] for k in range(len(self._shrinkages))] or [()]:
-            rest = (some, self.max_iter, self.n_jobs, journal)
+            rest = (some, self._max_iter, self.n_jobs, journal)
             for k, walked in walks.run(outers, tuple(found), *rest):
                 found[k] = walked
                 if self.verbose:
@@ -421,6 +469,51 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
             if some and np.mean([own.worth[-1] - own.worth[-2] for own in found]) < 0.0:
                 break
         return found
+
+    # -- Gaussian processes ------------------------------------------------------------------------
+
+    def _fit_process(
+        self, X: Matrix, y: Targets, groups: ArrayLike | None, sample_weight: ArrayLike | None
+    ) -> FastGradientSearchCV:
+        """Tune the kernel of a Gaussian process, and fit it to all rows."""
+        self._check_common()
+        for name in _NOT_OF_PROCESSES:
+            if getattr(self, name) != signature(type(self)).parameters[name].default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} says nothing of a GaussianProcessRegressor, "
+                    "whose kernel has the parameters that are tuned; leave it out"
+                )
+        if sample_weight is not None:
+            raise ValueError(
+                "GaussianProcessRegressor takes no sample_weight; use its alpha, a number for each "
+                "row, for rows with more or less noise"
+            )
+        name = "log_density" if self.loss == "auto" else self.loss
+        if name not in SCORES:
+            raise ValueError(f"loss={self.loss!r} is not known; use 'auto' or one of {[*SCORES]}")
+        rows = X  # data frames keep their names in the winner
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
+        folds = Folds.from_splits(check_cv(self.cv, y).split(X, y, groups), len(X))
+        if not folds.are_removable:
+            raise ValueError(
+                "cv has a split with a test row in the training set, or with a repeated training "
+                "row; use KFold, for example"
+            )
+        Y = np.reshape(y, (len(X), -1)).astype(np.float64)
+        with blas_threads(len(X)):
+            found = climb_process(self.estimator, X, Y, folds, name, self._max_iter)
+        self.best_index_ = winner_of(found)
+        best = found[self.best_index_]
+        self.best_score_, self.best_params_ = best.score, {"kernel": best.kernel}
+        self.n_iter_ = max(1, sum(climbed.steps for climbed in found))
+        self.path_ = [vars(climbed) for climbed in found]
+        self.summary_ = summary_of_climbs(found, name)
+        if self.refit:
+            model = clone(self.estimator).set_params(kernel=clone(best.kernel), optimizer=None)
+            self.best_estimator_ = model.fit(rows, y)
+        if self.verbose:
+            print(self.summary_, flush=True)
+        return self
 
     # -- the answer --------------------------------------------------------------------------------
 
@@ -445,9 +538,9 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
             raise AttributeError("refit=False: no estimator was fitted; pass refit=True")
         return self.best_estimator_
 
-    def predict(self, X: Matrix) -> AnyArray:
-        """Predict with the winner."""
-        predicted: AnyArray = self._fitted.predict(X)
+    def predict(self, X: Matrix, **params: object) -> AnyArray:
+        """Predict with the winner; a Gaussian process takes ``return_std=True``."""
+        predicted: AnyArray = self._fitted.predict(X, **params)
         return predicted
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
@@ -465,7 +558,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = own.estimator_type
         tags.classifier_tags, tags.regressor_tags = own.classifier_tags, own.regressor_tags
-        tags.target_tags, tags.input_tags.sparse = own.target_tags, True
+        tags.target_tags, tags.input_tags.sparse = own.target_tags, not is_process(self.estimator)
         return tags
 
 

@@ -17,7 +17,7 @@ from sklearn.metrics import check_scoring
 from everyfold._typing import Array, Estimator, Index, Params, Scorer, Targets
 from everyfold.adapters.sklearn import fast_version_of
 from everyfold.engine.checkpoint import Checkpoint
-from everyfold.engine.execution.workers import map_unordered
+from everyfold.engine.execution.executor import map_unordered
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.gradient.descent import Descent, Point
 from everyfold.gradient.scaled_estimators import (

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from everyfold._typing import Array
@@ -43,6 +44,12 @@ class GramPreconditioner(TallPreconditioner):
         """From a C-ordered matrix in single precision, (n, c), and weights of its rows, (n,)."""
         self._gram = _gram(A, D, np.float32)
         self._finer: Callable[[], Array] | None = lambda: _gram(A, D, np.float64)
+
+    def copy(self) -> GramPreconditioner:
+        """The same matrix, for another P."""
+        found = self.__class__.__new__(self.__class__)
+        found._gram, found._finer = self._gram, self._finer
+        return found
 
     @classmethod
     def coupled(cls, A: Array, D: Array) -> GramPreconditioner:
@@ -91,6 +98,14 @@ class GramPreconditioner(TallPreconditioner):
         solved, _ = solve(self._L, (B / size).astype(self._L.dtype), lower=1)
         return np.asarray(solved / size, dtype=np.float64)
 
+    def squares(self, B: Array) -> Array:
+        """bᵀ (AᵀDA + P) b of every column b of B, (k,); c² flops a column."""
+        turned = np.asarray(self._size[:, None] * B, dtype=self._L.dtype)
+        trmm = blas.dtrmm if self._L.dtype == np.float64 else blas.strmm
+        turned = trmm(1.0, self._L, turned, lower=1, trans_a=1)
+        found: Array = np.einsum("ij,ij->j", turned, turned, dtype=np.float64)
+        return found
+
 
 def _gram(A: Array, D: Array, kind: type) -> Array:
     """The lower triangle of AᵀDA in single or double precision, in blocks of rows."""
@@ -103,6 +118,42 @@ def _gram(A: Array, D: Array, kind: type) -> Array:
         summed = syrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
         total = np.asarray(summed, dtype=kind)
     return total
+
+
+class OwnSystems:
+    """The inverses of AᵀDA + P for a D and P of each model, of rows of which few have weight.
+
+    **Cost** m c² + c³/3 flops for each model with m such rows.
+    """
+
+    def __init__(self, rows: Callable[[NDArray[np.intp]], Array], D: Array, P: Array) -> None:
+        """From a function that gives some of the rows of A, D of shape (n, t) and P (c, t)."""
+        self._size = np.empty_like(P)
+        self._factors = []
+        for j in range(D.shape[1]):
+            active = np.flatnonzero(D[:, j])
+            Z = rows(active) * np.sqrt(D[active, j, None])
+            system = blas.dsyrk(1.0, Z.T, lower=1)
+            diagonal = system.diagonal() + P[:, j]
+            size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+            system /= size
+            system /= size[:, None]
+            lift = 0.0
+            while True:
+                np.fill_diagonal(system, 1.0 + lift)
+                L, info = lapack.dpotrf(system, lower=1, clean=0)
+                if not info:
+                    break
+                lift = max(_LIFT, 10.0 * lift)
+            self._size[:, j] = size
+            self._factors.append(L)
+
+    def solve(self, B: Array) -> Array:
+        """The inverse of each model times its column of B, (c, t)."""
+        solved = np.empty_like(B)
+        for j, L in enumerate(self._factors):
+            solved[:, j] = lapack.dpotrs(L, B[:, j] / self._size[:, j], lower=1)[0]
+        return np.asarray(solved / self._size)
 
 
 class DiagonalPreconditioner(TallPreconditioner):

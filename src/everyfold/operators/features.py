@@ -143,9 +143,40 @@ class Plain(FeatureMap):
         """See base class; no copy of a C-ordered array."""
         return as_columns(X)
 
-    def expand(self, coef: Array) -> LinearExpansion:
+    def expand(self, coef: Array) -> Expansion:
         """See base class."""
         return LinearExpansion(coef)
+
+
+@dataclass(frozen=True)
+class WithConstant(Plain):
+    """The columns of X and one of a number everywhere: an intercept that has the ridge, too."""
+
+    constant: float
+
+    @property
+    def base_key(self) -> Hashable:
+        """See base class."""
+        return "columns", self.constant
+
+    def base(self, X: Matrix) -> Array:
+        """See base class."""
+        columns = np.full((X.shape[0], self.raw_width), self.constant)
+        columns[:, :-1] = dense(X)
+        return columns
+
+    @property
+    def raw_width(self) -> int:
+        """See base class."""
+        return self.n_columns + 1
+
+    def __call__(self, X: Matrix) -> Array:
+        """See base class."""
+        return self.base(X)
+
+    def expand(self, coef: Array) -> Expansion:
+        """See base class."""
+        return MapExpansion(self, coef)
 
 
 @dataclass(frozen=True)

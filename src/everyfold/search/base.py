@@ -9,31 +9,33 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.utils import Tags, get_tags
 
 from everyfold._progress import warn
 from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, fit_context
 from everyfold._typing import Matrix, Params, Pooled, Scorer, Targets
 from everyfold.adapters.pipelines import final_step, with_final_step
+from everyfold.adapters.scaling import fit_to_source
 from everyfold.adapters.sklearn import fast_version_of
 from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.checkpoint import opened
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.execution.refits import refitted_again, with_values
-from everyfold.engine.method_options import MethodOptions, RenamedParameters
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read
 from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, mean_score
-from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.renamed_parameters import RenamedParameters
+from everyfold.engine.request import Metadata, MethodOptions, Options, Request, RequestedOutputs
 from everyfold.engine.results import (
     ONE_STANDARD_ERROR,
     PER_TARGET,
@@ -50,7 +52,7 @@ from everyfold.engine.results import (
     tabulate,
     warn_if_inexact,
 )
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
@@ -65,8 +67,11 @@ from everyfold.search.per_target import (
     exact_method,
 )
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
-from everyfold.search.progress import Contexts, SearchProgress, find_progress
+from everyfold.search.progress import Contexts, Progress
 from everyfold.search.reporting import ResultView
+
+# Where scikit-learn keeps the callbacks of an estimator, and the task that it is a part of.
+_OF_CALLBACKS = "_skl_callbacks", "_parent_callback_ctx"
 
 
 @dataclass
@@ -78,10 +83,12 @@ class _Run:
     metric: Any
     data: Data
     plan: SearchPlan
-    progress: SearchProgress
+    progress: Progress | None
     start: float
     keeper: PredictionStore
     given: FitInputs
+    alone: frozenset[int]
+    """The candidates that are refitted beside kernels."""
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
     rungs: list[tuple[int, int, float]] = field(default_factory=list)
@@ -92,11 +99,6 @@ class _Run:
         found = self.history.get(number)
         is_alone = found is not None and found.status == REFITTED
         return found if is_alone else self.refits.get(number)
-
-    @cached_property
-    def alone(self) -> frozenset[int]:
-        """The candidates that are refitted beside kernels."""
-        return frozenset(self.plan.refitted)
 
     @property
     def ranked_twice(self) -> list[tuple[int, int, float]]:
@@ -140,8 +142,8 @@ class FastSearchCV(
     _parameter_constraints.pop("pre_dispatch")
     _without_effect = ("pre_dispatch", "deprecated")
 
-    _progress_kind: Callable[..., SearchProgress] = staticmethod(find_progress)
-    """What is told how far the work is; a front end may put a class of its own here."""
+    _progress_kind: Callable[..., Progress] | None = None
+    """What a front end has for itself to show how far the work is."""
     _needs_partition: bool = False
     """Whether every row is to be held out once, as who reads the values of the winner may ask."""
 
@@ -177,13 +179,18 @@ class FastSearchCV(
         state = self._begin(X, y, params)
         with sigterm_raises():
             try:
-                with state.progress.working(state.plan) as contexts:
+                progress = state.progress
+                idle: AbstractContextManager[Contexts] = nullcontext({})
+                if progress is not None:
+                    idle = progress.working(state.plan)
+                with idle as contexts:
                     self._evaluate(state, contexts)
             except BaseException as error:
                 self._keep_what_is_finished(state, error)
                 raise
             self._finish(state)
-        state.progress.end()
+        if state.progress is not None:
+            state.progress.end()
         return self
 
     def plan(self, X: Matrix, y: Targets = None, **params: object) -> SearchPlan:
@@ -208,7 +215,8 @@ class FastSearchCV(
 
     def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer, Scorer]:
         """The request, the scorers, and the metric that decides."""
-        X, y = as_rows(X, y)
+        if hasattr(X, "__dask_graph__"):
+            X, y = as_rows(X, y)
         how = MethodOptions.of(self.method)
         is_per_target = self.refit == PER_TARGET
         if is_per_target:
@@ -247,8 +255,12 @@ class FastSearchCV(
 
     def _read_scoring(self) -> tuple[Scorer, Pooled]:
         """What is scored, and whether all held-out rows are scored together."""
-        how = MethodOptions.of(self.method)
-        return read_pooled(how.scoring if self.scoring is None else self.scoring)
+        scoring = self.scoring
+        if scoring is None:
+            scoring = MethodOptions.of(self.method).scoring
+        if scoring is None or isinstance(scoring, str):  # only an object says that it is pooled
+            return scoring, "auto"
+        return read_pooled(scoring)
 
     def _get_scorers(self) -> tuple[Scorer, Any]:
         """See base class, which knows nothing of pooled scores."""
@@ -269,25 +281,38 @@ class FastSearchCV(
         if self.refit and request.metadata.fit:
             check_weightless(data)
         request = request.indexed()
-        size = made.kernels, len(request.candidates)
-        weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
-        progress = self._progress_kind(self, (request.X, request.y, weights or None), *size)
+        progress = self._find_progress(request, made.kernels)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         if self.refit == PER_TARGET:
             keeper: PredictionStore = TargetStore("best", None)
         else:
             keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params, is_in_memory=data.in_memory)
-        return _Run(request, scorer, metric, data, made, progress, start, keeper, given)
+        alone = frozenset(made.refitted if made.plain or data.foreign else ())
+        return _Run(request, scorer, metric, data, made, progress, start, keeper, given, alone)
+
+    def _find_progress(self, request: Request, n_kernels: int) -> Progress | None:
+        """What is told how far the work is: nothing, unless this is verbose or has callbacks."""
+        steps = [step for _, step in getattr(self.estimator, "steps", ())]
+        # A search in a search has its caller's callbacks, and parts may have some of their own.
+        parts = self, self.estimator, *steps
+        calls = any(hasattr(part, name) for part in parts for name in _OF_CALLBACKS)
+        if self._progress_kind is None and self.verbose <= 0 and not calls:
+            return None
+        weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
+        given = request.X, request.y, weights or None
+        return (self._progress_kind or Progress)(self, given, n_kernels, len(request.candidates))
 
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run, contexts: Contexts) -> None:
         path = self.checkpoint
         journals = opened(path, state.request, state.data) if path is not None else nullcontext()
-        # Refits tell callbacks of their caller by these contexts.
-        caller = self if contexts else None
-        data = replace(state.data, caller=caller, contexts=contexts, watch=state.progress)
+        data = state.data
+        if state.progress is not None:
+            # Refits tell callbacks of their caller by these contexts.
+            caller = self if contexts else None
+            data = replace(data, caller=caller, contexts=contexts, watch=state.progress)
         with journals as journal, closing(execute(state.plan, data, self.n_jobs, journal)) as done:
             for outcomes in done:
                 self._take(state, outcomes)
@@ -303,12 +328,13 @@ class FastSearchCV(
                 raise outcome.failure.error
             found = state.refits if outcome.is_refit else state.history
             found[outcome.number] = drop_values(outcome)
-            if outcome.rank and isinstance(state.metric, str):
+            is_one_of_several = outcome.landmarks or state.plan.rounds.begins_at_low_rank
+            if is_one_of_several and outcome.rank and isinstance(state.metric, str):
                 score = mean_score(outcome, state.metric)
                 state.rungs.append((outcome.number, outcome.rank, score))
             if not outcome.is_refit and outcome.number in state.data.candidates:
                 state.keeper.take(outcome, state.data)
-        if outcomes[0].number in state.alone:
+        if state.progress is None or outcomes[0].number in state.alone:
             return
         if new:
             state.progress.advance(new)
@@ -354,7 +380,7 @@ class FastSearchCV(
             state.keeper.add(outcome, data)
 
     def _remarks(self, state: _Run, table: ResultsTable) -> list[Remark]:
-        """What is to be said of the winner."""
+        """What is to be said of the winner; a front end may take it and say it at another time."""
         if not hasattr(self, "best_index_"):
             return []
         best, params, results = int(self.best_index_), self.best_params_, table.results
@@ -447,6 +473,8 @@ class FastSearchCV(
         self.cv_results_ = table.results
         self._keeper, self._numbers = state.keeper, state.finished
         self._by_fold = table.by_fold
+        has_std = isinstance(final_step(self.estimator), GaussianProcessRegressor)
+        self._splits = state.data.splits if has_std and state.data.in_memory else None
         self._given, self._said = state.given, tuple(notes)
         groups = state.request.metadata.split, state.given.params or {}
         self._ratio, self._unit = _test_ratio(state.data, table.n_splits, *groups)
@@ -456,7 +484,7 @@ class FastSearchCV(
             exact=int(np.count_nonzero(table.is_exact)),
             confirmed=len(state.refits),
             notes=notes,
-            rungs=state.ranked_twice,
+            rungs=state.ranked_twice if state.rungs else (),
             is_verbose=self.verbose > 0,
         )
 
@@ -475,17 +503,22 @@ class FastSearchCV(
                 made = with_final_step(made, fast_version_of(candidate.model))
             if state.request.options.ridge_scaling == "mean":
                 scale_ridge(made, state.n_weighted)
-            if number not in state.data.foreign:
+            final = final_step(made)
+            # Most estimators have no place for an operator.
+            if number not in state.data.foreign and hasattr(final, "operator"):
                 n_rows = state.data.n if state.data.in_memory else None
-                state.request.options.hand_on(final_step(made), n_rows)
+                state.request.options.hand_on(final, n_rows)
             outcome = state.history.get(number)
             if outcome is not None and outcome.landmarks:
-                set_rank(final_step(made), outcome.landmarks)
+                set_rank(final, outcome.landmarks)
             models.append(made)
         best = PerTargetRegressor(models, owners) if is_per_target else models[0]
         self.best_estimator_ = best
+        X, y, progress = state.request.X, state.request.y, state.progress
+        fit = partial(fit_to_source, best) if isinstance(X, RowSource) else best.fit
         start = time.perf_counter()
-        state.progress.refit(best, state.request.metadata.fit)
+        with nullcontext() if progress is None else progress.refitting(best):
+            fit(*((X,) if y is None else (X, y)), **state.request.metadata.fit)
         self.refit_time_ = time.perf_counter() - start
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_

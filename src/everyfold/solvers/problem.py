@@ -34,14 +34,23 @@ class Classes:
     balance : {"rows", "weights"}, optional
         If given, weights are inverse to how often a class occurs among the rows at hand
         (``class_weight="balanced"``), or to the sample weight it has among them.
+    alone : int, optional
+        The only one of more than two classes that has its weight; the rest together have 1.
     """
 
     codes: Index
     factors: Array | None = None
     balance: Literal["rows", "weights"] | None = None
+    alone: int | None = None
 
     def weights(self, sample_weight: Array) -> Array:
         """What each class weighs among these rows."""
+        weights = self._of_all(sample_weight)
+        if self.alone is None or len(np.unique(self.codes)) < 3:
+            return weights
+        return np.where(np.arange(len(weights)) == self.alone, weights, 1.0)
+
+    def _of_all(self, sample_weight: Array) -> Array:
         size = int(self.codes.max(initial=-1)) + 1 if self.factors is None else len(self.factors)
         if self.balance is None:
             return np.ones(size) if self.factors is None else self.factors

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, StandardSca
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, HuberSVC, KernelRegressor, cross_val_score
-from everyfold.adapters import validity
+from everyfold.adapters import sklearn as adapters
 
 NUMBERS = make_regression(60, 4, noise=5.0, random_state=0)
 LABELS = load_iris(return_X_y=True)
@@ -134,8 +134,8 @@ def test_values_are_checked_once(monkeypatch):
     def count(constraints, params, caller_name):
         calls.extend(params)
 
-    monkeypatch.setattr(validity, "validate_parameter_constraints", count)
-    monkeypatch.setattr(validity, "VALID", set())
+    monkeypatch.setattr(adapters, "validate_parameter_constraints", count)
+    monkeypatch.setattr(adapters, "VALID", set())
     grid = {"alpha": np.geomspace(0.1, 10.0, 20), "gamma": np.geomspace(0.1, 10.0, 20)}
     FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3).fit(*NUMBERS)
     assert calls.count("alpha") == calls.count("gamma") == 20
@@ -145,15 +145,15 @@ def test_values_are_checked_once(monkeypatch):
 
 
 def test_what_is_known_to_be_valid_is_limited(monkeypatch):
-    monkeypatch.setattr(validity, "VALID", set(range(20_000)))
+    monkeypatch.setattr(adapters, "VALID", set(range(20_000)))
     found, _ = scores(FastGridSearchCV, Ridge(), {"alpha": [0.1, -1.0]}, *NUMBERS)
     np.testing.assert_array_equal(np.isnan(found), [False, True])
-    assert 0 < len(validity.VALID) < 100
+    assert 0 < len(adapters.VALID) < 100
 
 
 def test_kernel_matrices_are_checked_once(monkeypatch):
     calls = []
-    monkeypatch.setattr(validity, "check_precomputed", calls.append)
+    monkeypatch.setattr(adapters, "check_precomputed", calls.append)
     X, y = NUMBERS
     grid = {"alpha": np.geomspace(0.1, 10.0, 20)}
     FastGridSearchCV(KernelRidge(kernel="precomputed"), grid, cv=3).fit(X @ X.T, y)

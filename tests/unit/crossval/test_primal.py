@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
@@ -12,14 +13,23 @@ from sklearn.model_selection import (
     LeaveOneOut,
     RepeatedStratifiedKFold,
     ShuffleSplit,
+    StratifiedKFold,
     TimeSeriesSplit,
     cross_val_predict,
     cross_validate,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC, LinearSVR
 
-from everyfold import FastGridSearchCV, HuberSVC, KernelLogisticClassifier, Nystrom
+from everyfold import (
+    FastGridSearchCV,
+    HuberSVC,
+    KernelLogisticClassifier,
+    Nystrom,
+    UnsupportedWarning,
+)
+from everyfold import cross_val_predict as everyfold_predict
 from everyfold.crossval import Folds, Refit, primal
 from everyfold.crossval.primal import AllFoldsPrimal
 from everyfold.losses import (
@@ -253,6 +263,132 @@ def test_features_of_a_kernel_are_columns_too(kind):
     search = FastGridSearchCV(model, {"C": CS}, cv=4).fit(ROWS, LABELS)
     assert "columns" in str(search.plan_)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+# -- liblinear's models -----------------------------------------------------------------------
+
+
+EXACT = {"tol": 1e-12, "max_iter": 1_000_000}
+THIRDS = np.digitize(ROWS[:, 0] + 0.7 * ROWS[:, 1], [-0.5, 1.0])
+RATES = ROWS @ np.linspace(-1.0, 1.0, 9) + 3.0
+
+
+def check_liblinear(model, y, scoring, rows=ROWS, cv=4, grid=None, **fit):
+    """Scores beside those of refits that are converged, and values of the winner."""
+    grid = {"C": CS} if grid is None else grid
+    ours = FastGridSearchCV(model, grid, cv=cv, scoring=scoring, fallback="refuse")
+    theirs = GridSearchCV(clone(model).set_params(**EXACT), grid, cv=cv, scoring=scoring)
+    ours.fit(rows, y, **fit)
+    theirs.fit(rows, y, **fit)
+    key = "mean_test_score"
+    assert_allclose(ours.cv_results_[key], theirs.cv_results_[key], rtol=1e-6)
+    assert ours.cv_results_["is_exact"].all()
+    return ours
+
+
+@pytest.mark.parametrize("y", [LABELS, THIRDS], ids=["two classes", "three"])
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3.0, 1: 0.5}])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_linear_svc(y, class_weight, fit_intercept, has_weights):
+    asked = {"class_weight": class_weight, "fit_intercept": fit_intercept, "dual": False}
+    fit = {"sample_weight": np.linspace(0.2, 3.0, len(y))} if has_weights else {}
+    scoring = "roc_auc" if y is LABELS else "balanced_accuracy"
+    search = check_liblinear(LinearSVC(intercept_scaling=3.0, **asked), y, scoring, **fit)
+    assert "columns" in str(search.plan_)
+    best = LinearSVC(intercept_scaling=3.0, **asked, **EXACT, **search.best_params_)
+    weights = fit.get("sample_weight")
+    found = search.out_of_fold(method="decision_function").values
+    for train, test in StratifiedKFold(4).split(ROWS, y):
+        best.fit(ROWS[train], y[train], None if weights is None else weights[train])
+        assert_allclose(found[test], best.decision_function(ROWS[test]), rtol=1e-5, atol=1e-6)
+
+
+def test_the_dual_of_liblinear_has_the_same_minimum():
+    known = LinearSVC(C=0.01, dual=True, tol=1e-8, max_iter=100_000, random_state=0)
+    found = everyfold_predict(LinearSVC(C=0.01), ROWS, LABELS, cv=3, method="decision_function")
+    refits = cross_val_predict(known, ROWS, LABELS, cv=3, method="decision_function")
+    assert_allclose(found, refits, atol=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_linear_svr(epsilon, fit_intercept):
+    loss = "squared_epsilon_insensitive"
+    model = LinearSVR(epsilon=epsilon, loss=loss, fit_intercept=fit_intercept, dual=False)
+    search = check_liblinear(model, RATES, "r2", sample_weight=np.linspace(0.2, 3.0, 260))
+    assert type(search.best_estimator_) is LinearSVR
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_the_intercept_of_liblinear_has_a_penalty(class_weight):
+    model = LogisticRegression(solver="liblinear", class_weight=class_weight)
+    grid = {"C": [0.01, 1.0], "intercept_scaling": [1.0, 10.0], "fit_intercept": [True, False]}
+    check_liblinear(model, LABELS, "neg_log_loss", rows=ROWS + 1.0, grid=grid)
+
+
+@pytest.mark.parametrize("cv", [LeaveOneGroupOut(), ShuffleSplit(3, random_state=0), KFold(8)])
+def test_linear_svc_on_other_folds_and_after_steps(cv):
+    model, values = LinearSVC(dual=False, **EXACT), [0.01, 1.0]
+    fit = {"groups": GROUPS} if isinstance(cv, LeaveOneGroupOut) else {}
+    check_liblinear(model, LABELS, "accuracy", cv=cv, grid={"C": values}, **fit)
+    pipeline = make_pipeline(StandardScaler(), model)
+    options = {"cv": cv, "scoring": "accuracy"}
+    grid = {"linearsvc__C": values}
+    ours = FastGridSearchCV(pipeline, grid, fallback="refuse", **options).fit(ROWS, LABELS, **fit)
+    theirs = GridSearchCV(pipeline, grid, **options).fit(ROWS, LABELS, **fit)
+    key = "mean_test_score"
+    assert_allclose(ours.cv_results_[key], theirs.cv_results_[key])
+
+
+def test_linear_svc_of_separable_classes_and_weak_penalties():
+    # Few rows have curvature, and other ones in every fold: there is no common preconditioner.
+    rng = np.random.default_rng(7)
+    rows = np.vstack([rng.standard_normal((60, 8)) + 2.0, rng.standard_normal((60, 8)) - 2.0])
+    y = np.repeat([0, 1], 60)
+    model = LinearSVC(dual=False)
+    search = FastGridSearchCV(model, {"C": [1.0, 1e3, 1e6]}, cv=4, refit=False)
+    search.fit(rows, y)
+    assert search.cv_results_["is_exact"].all()
+    for C in (1.0, 1e3, 1e6):
+        tight = LinearSVC(dual=False, C=C, **EXACT)
+        known = cross_val_predict(tight, rows, y, cv=4, method="decision_function")
+        found = everyfold_predict(
+            LinearSVC(C=C), rows, y, cv=4, cv_method="exact", method="decision_function"
+        )
+        assert_allclose(found, known, rtol=1e-4, atol=1e-4)
+
+
+def test_linear_svc_of_more_columns_than_rows():
+    wide = np.random.default_rng(5).standard_normal((60, 90))
+    check_liblinear(LinearSVC(dual=False), LABELS[:60], "accuracy", wide, grid={"C": [1e-3, 0.1]})
+
+
+def test_a_class_that_a_fold_lacks_is_not_predicted():
+    y = np.where(np.arange(260) < 20, 2, LABELS)  # all rows of class 2 are in the first fold
+    model = LinearSVC(dual=False, class_weight={0: 2.0, 1: 1.0, 2: 5.0})
+    check_liblinear(model, y, "accuracy", cv=KFold(4), grid={"C": [0.001, 0.1]})
+
+
+def test_more_than_two_classes_are_left_to_liblinear():
+    model = LogisticRegression(solver="liblinear")
+    with (
+        pytest.warns(UnsupportedWarning, match="3 classes"),
+        pytest.raises(ValueError, match="multiclass"),
+    ):
+        FastGridSearchCV(model, {"C": CS}, error_score="raise").fit(ROWS, THIRDS)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [LinearSVC(loss="hinge"), LinearSVC(penalty="l1", dual=False), LinearSVR()],
+    ids=["hinge", "l1", "absolute"],
+)
+def test_what_has_a_kink_is_refitted(model):
+    y = LABELS if isinstance(model, LinearSVC) else RATES
+    model = clone(model).set_params(max_iter=100_000)
+    with pytest.warns(UnsupportedWarning, match="penalty|kink"):
+        FastGridSearchCV(model, {"C": [0.01]}, cv=3).fit(ROWS, y)
 
 
 # -- several classes --------------------------------------------------------------------------

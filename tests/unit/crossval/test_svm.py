@@ -27,7 +27,7 @@ from everyfold import (
 )
 from everyfold.crossval.svm import FoldPaths
 from everyfold.engine.execution import run
-from everyfold.engine.execution.workers import local_threads
+from everyfold.engine.execution.executor import local_threads
 from everyfold.kernels import RBF
 from everyfold.operators import Dense
 

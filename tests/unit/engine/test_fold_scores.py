@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from everyfold import LSSVR, Circulant, CVCurveDisplay, FastGridSearchCV, cross_val_score
 from everyfold.crossval import Folds
-from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
+from everyfold.engine.scoring.fold_scorers import FoldScores, column, placed
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, 3))

@@ -25,7 +25,7 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.engine.execution.workers import local_threads, map_unordered
+from everyfold.engine.execution.executor import local_threads, map_unordered
 from everyfold.io.arrays import ArrayRows
 from everyfold.io.blocks import StreamError
 from everyfold.io.cluster import Cluster, ClusterError

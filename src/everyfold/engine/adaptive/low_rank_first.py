@@ -41,7 +41,7 @@ from everyfold.engine.execution.kernel_builder import rows_of
 from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, typical_rows
 from everyfold.engine.records import ESTIMATED, Candidate, Data, Outcome, mean_score, with_fields
-from everyfold.engine.scoring.fold_scores import moved, names_of
+from everyfold.engine.scoring.fold_scorers import moved, names_of
 from everyfold.linalg.tridiagonal import SINGLE
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 

@@ -19,7 +19,7 @@ from everyfold.crossval.refit import Refit
 from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Task
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import column
 
 # Means that differ by this share are a tie, in which all go on.
 _ROUNDING = 1e-9

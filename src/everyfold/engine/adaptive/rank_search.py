@@ -14,7 +14,7 @@ import numpy as np
 from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome, mean_score, with_fields
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import column
 
 # The number of landmarks to start from. A smaller start saves little: all rounds together cost a
 # third more than the last one.

@@ -16,14 +16,7 @@ import numpy as np
 
 from everyfold._progress import reporting_to, subtask
 from everyfold._typing import AnyArray, Array, Label, Mask, Score
-from everyfold.crossval.base import (
-    AS_DEFINED,
-    Closed,
-    CrossValMethod,
-    Failure,
-    OutOfFold,
-    is_trusted,
-)
+from everyfold.crossval.base import AS_DEFINED, Closed, CrossValMethod, Failure, OutOfFold
 from everyfold.crossval.refit import FoldSolver, Refit, fit_parts
 from everyfold.engine.adaptive.pilot_splits import errors_of, on_pilot_split
 from everyfold.engine.adaptive.rank_search import with_rank
@@ -39,14 +32,15 @@ from everyfold.engine.records import (
     Outcome,
     Task,
     exclude,
+    mean_score,
     with_fields,
 )
-from everyfold.engine.scoring.fold_scorers import FoldScorer, masked
-from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
+from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores, masked, placed
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.scoring.ties import duplicate_positions
 from everyfold.estimators.target_transforms import Warped
 from everyfold.folds import Folds, chosen
+from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators import Primal, StructureError, SupportsResponse
 from everyfold.operators.base import Operator, SupportsSplit, require
 from everyfold.solvers import DidNotConvergeError, Problem
@@ -54,7 +48,7 @@ from everyfold.solvers import DidNotConvergeError, Problem
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
     """Evaluate a unit: a pure function of its numbers and the data."""
-    with reporting_to(data.watch.listener(unit)):
+    with reporting_to(data.watch.listener(unit) if data.watch.is_on else None):
         if unit.landmarks:
             found = _RUN[unit.order](with_rank(data, unit.landmarks), unit)
             return [with_fields(outcome, landmarks=unit.landmarks) for outcome in found]
@@ -169,8 +163,13 @@ def _group(
     task = data.tasks[candidates[0].task]
     tile = task.tile(unit.folds)
     records = _isolated(candidates, task, tile, operator, group.method, unit.threads)
-    records = _from_columns(data, unit, group, tile, records)
-    if unit.order != "fold" and _are_compared(task, records):
+    # What is known to equal refits has digits enough.
+    if any(record.failures or not record.is_exact.all() for record in records):
+        records = _from_columns(data, unit, group, tile, records)
+    # Ties have to be ties where values are read, and not just their errors.
+    are_read = task.criterion is None and all(record.errors is None for record in records)
+    are_read = are_read and (task.judge is None or not task.judge.needs_errors_only)
+    if are_read and unit.order != "fold":
         places = duplicate_positions(data, candidates[0], tile.folds)
         if places is not None:
             records = [replace(record, values=record.values[places]) for record in records]
@@ -180,8 +179,11 @@ def _group(
         for candidate, record in zip(candidates, records, strict=True)
     ]
     if _keeps_one(task, tile) and records[0].errors is None:
-        best = _best(outcomes, str(task.best_by))
-        values = _by_side(records[best].values, tile)[0]
+        means = [(-mean_score(own, str(task.best_by)), own.number) for own in outcomes]
+        best = means.index(min(means))  # of equal ones the first candidate
+        values = records[best].values
+        if tile.train is not None:
+            values = _by_side(values, tile)[0]
         outcomes[best] = with_fields(outcomes[best], values=values)
     return outcomes
 
@@ -225,24 +227,9 @@ def _from_columns(
     return records
 
 
-def _are_compared(task: Task, records: Sequence[OutOfFold]) -> bool:
-    """Whether values, and not just their errors, are read, so that ties have to be ties."""
-    if task.criterion is not None or any(record.errors is not None for record in records):
-        return False
-    return task.judge is None or not task.judge.needs_errors_only
-
-
 def _keeps_one(task: Task, tile: FoldSubset) -> bool:
     """Whether the best of candidates that are evaluated together is all that keeps its values."""
     return task.best_by is not None and tile is task.whole and task.criterion is None
-
-
-def _best(outcomes: Sequence[Outcome], metric: str) -> int:
-    """The position of the best mean score, of equal ones that of the first candidate."""
-    found = [column(outcome.scores, metric).mean() for outcome in outcomes]
-    means = np.nan_to_num(found, nan=-np.inf).tolist()
-    ranks = [(-mean, outcome.number) for mean, outcome in zip(means, outcomes, strict=True)]
-    return ranks.index(min(ranks))
 
 
 def _isolated(
@@ -323,21 +310,22 @@ def _evaluate(
     criterion = method.criterion
     if isinstance(criterion, Closed):
         return criterion.records(problems, require(operator, SupportsResponse), ridges)
-    level = problems[0].level
-    if level.any():
+    # A constant is fitted without rounding where there is an intercept for it.
+    if problems[0].intercept and (level := problems[0].level).any():
         levelled = [problem.levelled for problem in problems]
         found = _evaluate(method, levelled, operator, ridges, folds, threads)
         # Permutations that have folds of their own give the columns of one of them, all alike.
         return [replace(r, values=r.values + level[: r.values.shape[1]]) for r in found]
     is_squared = problems[0].loss.has_constant_curvature
-    if is_squared and criterion.may_merge and folds.merged is not None:
+    if is_squared and folds.merged is not None and criterion.may_merge:
         found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)
         return [record.unmerge(folds.merged) for record in found]
     able = require(operator, criterion.ability)
     if isinstance(criterion, FoldSolver):
         return fit_parts(criterion, problems, able, ridges, folds, threads=threads)
     try:
-        return _whole(criterion.with_threads(threads), problems, able, ridges, folds)
+        criterion = criterion.with_threads(threads) if threads > 1 else criterion
+        return _whole(criterion, problems, able, ridges, folds)
     except (MemoryError, StructureError):
         raise
     except Exception:
@@ -416,6 +404,10 @@ def _judge(
         if i in tile.asked:
             failures[i] = Failure.of(error)
     scores, train, kept = _scores(record, task, tile)
+    exact, condition, radius = record.is_exact, record.condition, record.spectral_radius
+    if len(tile.numbers) < len(tile.asked):
+        exact = _for_all_asked(exact, False, tile)
+        condition, radius = (_for_all_asked(own, np.nan, tile) for own in (condition, radius))
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
     # Some folds of an approximation are known to be exact all the same, and so are all where a
@@ -427,9 +419,9 @@ def _judge(
         tile.asked,
         scores,
         train,
-        _for_all_asked(record.is_exact, tile, False),
-        _for_all_asked(record.condition, tile, np.nan),
-        _for_all_asked(record.spectral_radius, tile, np.nan),
+        exact,
+        condition,
+        radius,
         failures,
         kept,
         seconds=(seconds, time.perf_counter() - start),
@@ -453,14 +445,18 @@ def _scores(
     if record.errors is not None and task.judge is not None:  # nothing but sums was taken
         errors = task.judge.score_errors(record.errors)
         return placed(errors, tile.places, len(tile.asked)), train, None
-    values, inside = _by_side(record.values, tile)
+    values, inside = record.values, None
+    if tile.train is not None:
+        values, inside = _by_side(values, tile)
     # Pooled scores need all folds at once.
     waits = task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
     keeps = waits or task.judge is None or (task.keeps_values and not _keeps_one(task, tile))
     kept = values if keeps else None
     if task.judge is None or not len(tile.numbers):
         return scores, train, kept
-    if not waits:
+    if not waits and not record.failures and len(tile.numbers) == len(tile.asked):
+        scores = task.judge.score(values, tile.test, tile.lacking)
+    elif not waits:
         scores = _scored(task.judge, values, tile.test, tile, record.failures)
     if tile.train is not None and inside is not None:
         train = _scored(task.judge.by_fold, inside, tile.train, tile, record.failures)
@@ -495,7 +491,7 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
     is_of_signs = values.shape[1] == 1 and target.predicts_by_sign and not tile.lacking
     if is_of_signs and values.min(initial=0.0) < 0.0 < values.max(initial=0.0):
         return None
-    held = masked(target, values, tile.test, tile.lacking)
+    held = masked(target, values, tile.test, tile.lacking) if tile.lacking else values
     found: set[Label] = set()
     for part in held[:_FEW_ROWS], held[_FEW_ROWS:]:  # most candidates are done with the first
         if not len(part):
@@ -511,10 +507,8 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
 _FEW_ROWS = 200
 
 
-def _for_all_asked(found: AnyArray, tile: FoldSubset, missing: float) -> AnyArray:
+def _for_all_asked(found: AnyArray, missing: float, tile: FoldSubset) -> AnyArray:
     """Entries of the usable folds among those of all that were asked for."""
-    if len(found) == len(tile.asked):
-        return found
     entries = np.full(len(tile.asked), missing, dtype=found.dtype)
     entries[tile.places] = found
     return entries

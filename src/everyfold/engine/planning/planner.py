@@ -18,23 +18,24 @@ from everyfold._typing import Order
 from everyfold.adapters.pipelines import Parts
 from everyfold.engine.adaptive import low_rank_first
 from everyfold.engine.adaptive.rank_search import RankSearch
+from everyfold.engine.execution.executor import local_threads
 from everyfold.engine.execution.refits import (
     ConfirmByRefit,
     Timed,
     WithRefits,
     plain_units,
     refit_units,
+    with_distributions,
 )
-from everyfold.engine.execution.workers import local_threads
-from everyfold.engine.method_options import HOW_TO_FILTER
+from everyfold.engine.planning import refit_costs
 from everyfold.engine.planning.costs import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import cut_passes, pass_notes, stand_in_notes
 from everyfold.engine.planning.plan import SearchPlan, SingleRound, Strategy, some
-from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
+from everyfold.engine.planning.refit_costs import Doubt, RefitChoice
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
-from everyfold.engine.reading.candidates import configured, warn_of_refits
+from everyfold.engine.reading.reader import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Options, Request
+from everyfold.engine.request import HOW_TO_FILTER, Options, Request
 from everyfold.engine.scoring.checks import (
     POOLED,
     check_folds,
@@ -123,7 +124,9 @@ def _plan_passes(data: SourceData, request: Request) -> SearchPlan:
 def _foreign(data: Data, request: Request) -> list[str]:
     """What is to be said of candidates that nothing speeds up."""
     notes = []
-    by_reason = gather(data.foreign.items(), lambda item: item[1])
+    shared = with_distributions(data)
+    left = {number: reason for number, reason in data.foreign.items() if number not in shared}
+    by_reason = gather(left.items(), lambda item: item[1])
     for members in by_reason:
         numbers, reason = [number for number, _ in members], members[0][1]
         who = "" if len(numbers) == len(request.candidates) else f" {some(numbers)}"
@@ -133,7 +136,7 @@ def _foreign(data: Data, request: Request) -> list[str]:
         firsts = [request.candidates[members[0][0]] for members in by_reason]
         warn_of_refits(
             configured(request.estimator, firsts),
-            f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
+            f"{len(left)} of {len(request.candidates)} candidates are refitted on every "
             f"fold, as scikit-learn does: {words}. {HOW_TO_FILTER}",
         )
     return notes
@@ -144,7 +147,8 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     options = request.options
     notes, pooled = _check_scorers(data, request)
     kind = choose_preprocessing(data, options)
-    data = data.prepared(kind, pooled)
+    if pooled or kind == "once":
+        data = data.prepared(kind, pooled)
     if options.order != "auto":
         _check_order(data, options, kind)
     candidates = list(data.candidates.values())
@@ -153,7 +157,15 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     # With an open number of landmarks no unit has a known cost to compare refits with.
     if not data.open_ranks:
         full = cut(data, kernels, options.order)
-        choice = plain_fits(data, kernels, full, request)
+        # Work is done as planned if it is short, or takes clearly less than the calls of refits
+        # alone. Solvers of linear models with a coefficient for each row are an exception.
+        short = min(refit_costs.LEAST, refit_costs.TIMED_FROM, refit_costs.LONG)
+        if len({type(candidate.parts.final) for candidate in candidates}) == 1:
+            calls = refit_costs.CALLS * len(candidates) * data.n_folds
+            short = max(short, min(calls, refit_costs.LONG) / refit_costs.CLEARLY)
+        is_long = sum(unit.seconds for unit in full) >= short
+        if is_long or any(kernel.features >= data.n for kernel in kernels):
+            choice = refit_costs.plain_fits(data, kernels, full, request)
     refits = choice.fits
     # A doubt is a plan of shared work that one timed refit may still overturn.
     if choice.doubt is not None or not refits:
@@ -219,6 +231,7 @@ def _sped_up(
     needed = kept + max(unit.memory for unit in units)
     if needed > limits.TRIFLE:  # what is free is not looked up for so little
         _check_workers(units, needed, data, options.n_jobs)
+    seconds = sum(unit.seconds for unit in expected)
     return SearchPlan(
         rows=data.n,
         folds=data.n_folds,
@@ -226,21 +239,20 @@ def _sped_up(
         ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
         rounds=rounds,
         kind=kind,
-        estimate=sum(unit.seconds for unit in expected) + beside,
+        estimate=seconds + beside,
         memory=kept + max(unit.memory for unit in expected),
         notes=tuple(notes),
         pooled=pooled,
-        hint=_quicker(expected),
+        hint=_quicker(expected, seconds) if seconds > LONG else "",
     )
 
 
-def _quicker(units: Sequence[Unit]) -> str:
+def _quicker(units: Sequence[Unit], seconds: float) -> str:
     """The option that approximates, where the exact way is long and it is much quicker."""
-    seconds = sum(unit.seconds for unit in units)
     # Methods that are exact now and could be one step instead; others would take what they take.
     known = [m for u in units for m in u.methods if m.by_steps is not None and not m.caveat]
     steps = seconds - sum(max(m.seconds - (m.by_steps or 0.0), 0.0) for m in known)
-    if seconds <= LONG or steps > SHARE * seconds:
+    if steps > SHARE * seconds:
         return ""
     caveat = " ".join(dict.fromkeys(m.caveat_of_steps for m in known))
     return (
@@ -290,7 +302,11 @@ def _rounds(
     """The rounds, and what is to be said about them."""
     options = request.options
     is_confirmed = options.n_confirm not in ("auto", 0)
-    metric = _deciding_metric(data, request)
+    # Without a scorer, held-out values are asked for, and nothing decides between candidates. A
+    # function of the user's own may give one score or several, which only a call can tell.
+    judge = data.tasks[0].judge
+    names = () if judge is None else judge.names or _sample_names(data.tasks[0], judge)
+    metric = _deciding(names, request)
     if data.open_ranks:
         is_per_fold = any(kernel.outline.is_per_fold for kernel in kernels)
         cutter = partial(_cut_all, order=options.order, is_per_fold=is_per_fold)
@@ -380,18 +396,6 @@ def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | Non
     if isinstance(rounds, SingleRound):  # asked only if a score turns out not to be exact
         return replace(rounds, confirmation=confirmation)
     return confirmation
-
-
-def _deciding_metric(data: Data, request: Request) -> str | None:
-    """The name of the metric that decides between candidates; None if no single one does.
-
-    A callable of the user's own may give one score or several, which only a call can tell.
-    """
-    judge = data.tasks[0].judge
-    # Without a scorer, held-out values are asked for, and nothing decides between candidates.
-    if judge is None:
-        return None
-    return _deciding(judge.names or _sample_names(data.tasks[0], judge), request)
 
 
 def _sample_names(task: Task, judge: FoldScorer) -> tuple[str, ...]:

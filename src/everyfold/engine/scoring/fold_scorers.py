@@ -7,13 +7,12 @@ that are known are computed for all folds at once from arrays, with the same num
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
 
 from everyfold._sklearn_private import (
     BaseScorer,
@@ -26,16 +25,13 @@ from everyfold._typing import (
     AnyArray,
     Array,
     ErrorScore,
-    Estimator,
     Index,
+    Mask,
     Matrix,
     Params,
     Score,
     Scorer,
-    Targets,
 )
-from everyfold.crossval import Folds
-from everyfold.engine.scoring.fold_scores import FoldScores, column
 from everyfold.engine.scoring.metrics import (
     Metric,
     Scored,
@@ -46,120 +42,144 @@ from everyfold.engine.scoring.metrics import (
     find_metric,
     is_of_sums,
     is_own_score,
-    own_score,
     positive_label,
     score_errors,
     unusual_score,
+    usual_score,
 )
+from everyfold.engine.scoring.stand_ins import HeldOut, KnownAnswer, stand_in
 from everyfold.estimators.targets import Numbers, Target
 from everyfold.operators.gram import FoldErrors
 
-# What scorers look for in turn; a stand-in has what its estimator has.
-_RESPONSES = ("predict_proba", "predict_log_proba", "decision_function")
+# With more folds, ``cv_results_`` has only means and standard deviations, no column for each fold.
+MOST_COLUMNS = 1000
 
 
-class _HeldOut(BaseEstimator):  # type: ignore[misc]
-    """A model of one fold that knows the answers for its test rows, and for no others."""
+@dataclass(frozen=True)
+class FoldScores(Sequence[Score]):
+    """One score a fold, or one of every scorer by name; reads like a list of them.
 
-    was_asked_elsewhere = False
-    missing_attribute = ""
-    """What a scorer asked for that only the estimator itself has."""
+    Attributes
+    ----------
+    columns : mapping
+        By the name of the scorer, "score" if there is one, the scores of all folds.
+    is_multimetric : bool
+        Whether an entry is a dictionary.
+    is_known : bool array, optional
+        The folds that have scores; the entries of others are None. All have, if it is None.
 
-    def __init__(self, X: Matrix, target: Target, values: Array) -> None:
-        self.X = X
-        self.target = target
-        self.values = values
-
-    def _answers(self, X: Matrix) -> Array:
-        if X is not self.X:
-            self.was_asked_elsewhere = True
-            raise ValueError(
-                "the scorer predicts rows other than the held-out ones, which needs fitted models"
-            )
-        return self.values
-
-    def predict(self, X: Matrix) -> AnyArray:
-        """Predict the test rows."""
-        return self.target.predict(self._answers(X))
-
-    def get_params(self, deep: bool = True) -> Params:
-        """No parameters of the estimator that it stands for."""
-        self.missing_attribute = self.missing_attribute or "get_params"
-        return super().get_params(deep)  # type: ignore[no-any-return]
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__") and name not in _RESPONSES:
-            self.__dict__["missing_attribute"] = name
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-
-class HeldOutRegressor(RegressorMixin, _HeldOut):  # type: ignore[misc]
-    """Stands in for the regressor of one fold."""
-
-
-def _has_probabilities(model: Estimator) -> bool:
-    return bool(model.target.has_probabilities)
-
-
-class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
-    """Stands in for the classifier of one fold."""
-
-    @property
-    def classes_(self) -> AnyArray:
-        """The labels of the fold's training rows."""
-        assert self.target.classes is not None
-        return self.target.classes
-
-    def decision_function(self, X: Matrix) -> AnyArray:
-        """Decide the test rows."""
-        return self.target.decide(self._answers(X))
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Matrix) -> Array:
-        """Probabilities of the classes of the test rows."""
-        return self.target.probabilities(self._answers(X))
-
-
-class _Answered(BaseScorer):  # type: ignore[misc]
-    """Stands in for a scorer whose answer is known, among others that are asked.
-
-    Scorers that are asked together share predictions, and only the first to need them says which
-    label is the positive one: whether a later one fails depends on those before it.
+    Examples
+    --------
+    >>> scores = FoldScores({"score": np.array([0.5, 0.75])}, False)
+    >>> list(scores), scores[1]
+    ([0.5, 0.75], 0.75)
     """
 
-    def __init__(self, answer: AnyArray) -> None:
-        super().__init__(None, 1, {}, "predict")
-        self._answer = answer
+    columns: Mapping[str, Array]
+    is_multimetric: bool
+    is_known: Mask | None = None
 
-    def _score(
-        self, method_caller: Any, estimator: Estimator, X: Matrix, y_true: Targets, **_: object
-    ) -> AnyArray:
-        method_caller(estimator, "predict", X, pos_label=None)
-        return self._answer
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            columns = {name: scores[i] for name, scores in self.columns.items()}
+            is_known = None if self.is_known is None else self.is_known[i]
+            return FoldScores(columns, self.is_multimetric, is_known)
+        if self.is_known is not None and not self.is_known[i]:
+            return None
+        found = {name: float(scores[i]) for name, scores in self.columns.items()}
+        return found if self.is_multimetric else found["score"]
+
+    def __iter__(self) -> Iterator[Score]:
+        lists = [scores.tolist() for scores in self.columns.values()]
+        rows: Iterator[Score] = iter(lists[0])
+        if self.is_multimetric:
+            rows = (
+                dict(zip(self.columns, values, strict=True)) for values in zip(*lists, strict=True)
+            )
+        if self.is_known is None:
+            return rows
+        return (row if known else None for row, known in zip(rows, self.is_known, strict=True))
+
+    def column(self, name: str) -> Array:
+        """The scores of all folds by one scorer; NaN where there is none."""
+        scores = self.columns.get(name if self.is_multimetric else "score")
+        if scores is None:
+            return np.full(len(self), np.nan)
+        return scores if self.is_known is None else np.where(self.is_known, scores, np.nan)
+
+
+def column(scores: Sequence[Score], name: str) -> Array:
+    """The scores of all folds by one scorer; NaN where there is none.
+
+    Examples
+    --------
+    >>> column([0.5, None], "score")
+    array([0.5, nan])
+    >>> column([{"r2": 0.5}], "r2")
+    array([0.5])
+    """
+    if isinstance(scores, FoldScores):
+        return scores.column(name)
+    found = [score.get(name) if isinstance(score, dict) else score for score in scores]
+    return np.array(found, dtype=np.float64)
+
+
+def moved(scores: Sequence[Score], shifts: Mapping[str, float]) -> Sequence[Score]:
+    """The scores of all folds with the same added to each, by scorer.
+
+    Examples
+    --------
+    >>> list(moved([0.5, None], {"score": 0.25}))
+    [0.75, None]
+    >>> moved([{"r2": 0.5, "mse": -1.0}], {"r2": 0.25})[0]
+    {'r2': 0.75, 'mse': -1.0}
+    """
+    if isinstance(scores, FoldScores):
+        columns = {name: own + shifts.get(name, 0.0) for name, own in scores.columns.items()}
+        return replace(scores, columns=columns)
+    return [_moved(score, shifts) for score in scores]
+
+
+def _moved(score: Score, shifts: Mapping[str, float]) -> Score:
+    if isinstance(score, dict):
+        return {name: own + shifts.get(name, 0.0) for name, own in score.items()}
+    return None if score is None else score + shifts.get("score", 0.0)
+
+
+def names_of(scores: Sequence[Score]) -> list[str]:
+    """The names of the scorers, as far as one fold has them.
+
+    A fold that fails before any has several scores may have the score of failures instead.
+    """
+    if isinstance(scores, FoldScores):
+        return list(scores.columns)
+    return next((list(score) for score in scores if isinstance(score, dict)), ["score"])
+
+
+def placed(scores: Sequence[Score], where: Index, size: int) -> Sequence[Score]:
+    """Scores of some folds among those of all, where the others have none."""
+    if len(where) == size:
+        return scores
+    if not isinstance(scores, FoldScores):
+        among_all: list[Score] = [None] * size
+        for i, score in zip(where.tolist(), scores, strict=True):
+            among_all[i] = score
+        return among_all
+    is_known = np.zeros(size, dtype=bool)
+    is_known[where] = True if scores.is_known is None else scores.is_known
+    columns = {name: np.full(size, np.nan) for name in scores.columns}
+    for name, found in scores.columns.items():
+        columns[name][where] = found
+    return FoldScores(columns, scores.is_multimetric, is_known)
 
 
 def _lacks_its_label(scorer: Scorer, classes: AnyArray) -> bool:
     """Whether a scorer has a positive label that is none of the classes."""
     label = positive_label(scorer)
     return label is not None and label not in classes.tolist()
-
-
-def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
-    """An estimator that answers for the test rows ``X`` with ``values``.
-
-    Examples
-    --------
-    >>> from sklearn.metrics import get_scorer
-    >>> from everyfold.estimators.targets import Numbers
-    >>> X, y = np.ones((3, 1)), np.array([1.0, 2.0, 3.0])
-    >>> get_scorer("r2")(stand_in(X, Numbers.read(y), y[:, None]), X, y)
-    1.0
-    """
-    kind = HeldOutRegressor if target.classes is None else HeldOutClassifier
-    return kind(X, target, values)
 
 
 def take(rows: Matrix, index: NDArray[np.intp]) -> Matrix:
@@ -169,7 +189,7 @@ def take(rows: Matrix, index: NDArray[np.intp]) -> Matrix:
 
 def masked(target: Target, values: Array, side: ScoredRows, trains: Mapping[int, Index]) -> Array:
     """Values without the classes that the training rows of some folds lack."""
-    values = values.copy() if trains else values
+    values = values.copy()
     for i, train in trains.items():
         part = slice(side.bounds[i], side.bounds[i + 1])
         values[part] = target.mask(values[part], train)
@@ -180,25 +200,6 @@ def by_name(scorer: Scorer) -> Params:
     """Scorers by their names, whether there are several or one."""
     several = isinstance(scorer, MultimetricScorer)
     return dict(scorer._scorers) if several else {"score": scorer}
-
-
-def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
-    """The folds that no model can be fitted on, and why."""
-    failing: dict[int, ValueError] = {}
-    fold = np.repeat(np.arange(len(folds)), folds.sizes)
-    kept = weights.sum() - np.bincount(fold, weights[folds.held_rows], minlength=len(folds))
-    for i in np.flatnonzero(kept <= 0.0).tolist():
-        if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
-            failing[i] = ValueError(
-                f"cv: split {i} leaves no training rows with positive sample_weight"
-            )
-    target = target.weighed(weights)
-    for i in target.incomplete(folds):
-        try:
-            target.mask(target.columns[:1], folds[i].train)
-        except ValueError as error:
-            failing.setdefault(i, error)
-    return failing
 
 
 class FoldScorer:
@@ -228,22 +229,26 @@ class FoldScorer:
         self._scorer = scorer
         self._scorers = scorers
         self._known: dict[str, Metric] = {}
+        self.is_of_sklearn = True
+        """Whether no scorer is a function of the user's own, which may look at anything."""
         for name, item in scorers.items():
-            if is_own_score(item) and own_score(item) is None:
+            is_own = is_own_score(item)
+            if is_own and usual_score(item._estimator) is None:
                 raise unusual_score(item._estimator)
+            self.is_of_sklearn &= is_own or isinstance(item, BaseScorer)
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
+        # Scores of a function of the user's own have names that only a call tells.
+        has_names = self.is_multimetric or type(scorer).__module__ == "sklearn.metrics._scorer"
+        self.names = tuple(scorers) if has_names else ()
+        """What its scores are called, as far as that is known."""
+        are_known = len(self._known) == len(scorers)
+        self.needs_errors_only = are_known and all(map(is_of_sums, self._known.values()))
+        """Whether the squared errors of folds are all that its scores depend on."""
         self._shares_predictions = target.classes is not None and any(
             _lacks_its_label(scorer, target.classes) for scorer in scorers.values()
         )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What its scores are called; empty where only a call of the user's function tells."""
-        if not self.is_multimetric and type(self._scorer).__module__ != "sklearn.metrics._scorer":
-            return ()
-        return tuple(self._scorers)
 
     @property
     def needs_values(self) -> bool:
@@ -294,6 +299,12 @@ class FoldScorer:
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_column(self._known["score"], side, values) if is_known else None
 
+    def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
+        """The scores of all folds, if there is one scorer and nothing else need be asked."""
+        metric = None if self.is_multimetric else self._known.get("score")
+        scored = None if metric is None or not np.isfinite(values).all() else metric(side, values)
+        return None if scored is None or not scored.is_known.all() else scored.scores
+
     def by_target(self, values: Array, side: ScoredRows) -> Array:
         """The scores of folds and targets, (t, q): of every column of y as if it were alone."""
         found = self.by_column(values, side)
@@ -316,11 +327,6 @@ class FoldScorer:
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_row(self._known["score"], side, values) if is_known else None
 
-    @property
-    def needs_errors_only(self) -> bool:
-        """Whether the squared errors of folds are all that its scores depend on."""
-        return len(self._known) == len(self._scorers) and all(map(is_of_sums, self._known.values()))
-
     def score_errors(self, errors: FoldErrors) -> Sequence[Score]:
         """``score`` of one candidate by the squared errors of its folds."""
         table = score_errors(self._known, errors)
@@ -340,8 +346,12 @@ class FoldScorer:
         trains : mapping
             The training rows of folds where they lack a class, by number.
         """
-        values = masked(self._target, values, side, trains)
-        table = self._table(values, side)
+        if trains:
+            values = masked(self._target, values, side, trains)
+        # By scorer, the scores of all folds that scikit-learn need not be asked for.
+        table: dict[str, Scored] = {}
+        if self._known and np.isfinite(values).all():
+            table = {name: metric(side, values) for name, metric in self._known.items()}
         if len(table) == len(self._scorers) and all(s.is_known.all() for s in table.values()):
             return FoldScores({name: s.scores for name, s in table.items()}, self.is_multimetric)
         results = []
@@ -352,13 +362,7 @@ class FoldScorer:
             results.append(found if self.is_multimetric else found["score"])
         return results
 
-    def _table(self, values: Array, side: ScoredRows) -> dict[str, Scored]:
-        """By scorer, the scores of all folds that scikit-learn need not be asked for."""
-        if not self._known or not np.isfinite(values).all():
-            return {}
-        return {name: metric(side, values) for name, metric in self._known.items()}
-
-    def _check(self, model: _HeldOut) -> None:
+    def _check(self, model: HeldOut) -> None:
         """Raise if no score can be had this way, whatever ``error_score`` is."""
         if model.was_asked_elsewhere:
             model.predict(None)
@@ -375,7 +379,7 @@ class FoldScorer:
         if self.is_multimetric:
             rest = {name: item for name, item in self._scorers.items() if name not in found}
             if self._shares_predictions:
-                rest = {k: rest.get(k) or _Answered(found[k]) for k in self._scorers}
+                rest = {k: rest.get(k) or KnownAnswer(found[k]) for k in self._scorers}
             scorer = MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
         X, y = take(self._X, rows), take(self._y, rows)
         target, part = self._target, values[side.bounds[i] : side.bounds[i + 1]]
@@ -394,7 +398,7 @@ class FoldScorer:
 class _Probe(FoldScorer):
     """Finds out whether scorers need more than predictions: any failure is raised."""
 
-    def _check(self, model: _HeldOut) -> None:
+    def _check(self, model: HeldOut) -> None:
         super()._check(model)
         if model.missing_attribute:
             raise ValueError(f"the scorer uses {model.missing_attribute!r} of the fitted estimator")
@@ -408,8 +412,6 @@ def why_not_judged(
     A function of the user's own gets the estimator itself. It is tried on one that knows the true
     values of some rows, and nothing else.
     """
-    if all(isinstance(item, BaseScorer) or is_own_score(item) for item in by_name(scorer).values()):
-        return ""
     side = ScoredRows(target, (rows,))
     try:
         with warnings.catch_warnings():
@@ -439,6 +441,8 @@ class PooledScorer(FoldScorer):
     def __init__(self, judge: FoldScorer, names: Collection[str]) -> None:
         self.__dict__.update(judge.__dict__)
         self._base, self._chosen = judge, names
+        # The spread of all rows does not follow from those of folds.
+        self.needs_errors_only = False
         self._whole = judge.only(names)
         rest = [name for name in self._scorers if name not in names]
         self._rest = judge.only(rest) if rest else None
@@ -447,11 +451,6 @@ class PooledScorer(FoldScorer):
     def by_fold(self) -> FoldScorer:
         """See base class."""
         return self._base
-
-    @property
-    def needs_errors_only(self) -> bool:
-        """See base class: the spread of all rows does not follow from those of folds."""
-        return False
 
     def restrict(self, rows: Index, target: Target) -> FoldScorer:
         """See base class."""
@@ -466,6 +465,10 @@ class PooledScorer(FoldScorer):
         found = self._base.by_column(values, side.together)
         return None if found is None else np.repeat(found, len(side.parts), axis=0)
 
+    def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
+        """See base class; what ``side`` has may be several sets of rows."""
+        return None
+
     def _of_target(self, target: Numbers) -> FoldScorer:
         """See base class."""
         return self._base._of_target(target).pooled(self._chosen)
@@ -474,7 +477,7 @@ class PooledScorer(FoldScorer):
         self, values: Array, side: ScoredRows, trains: Mapping[int, Index]
     ) -> Sequence[Score]:
         """See base class."""
-        known = masked(self._target, values, side, trains)
+        known = masked(self._target, values, side, trains) if trains else values
         (whole,) = self._whole.score(known, side.together, {})
         count = len(side.parts)
         if isinstance(whole, dict) and not self.is_multimetric:  # of a function of the user's
