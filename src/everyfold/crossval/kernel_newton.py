@@ -23,12 +23,12 @@ from functools import cached_property
 import numpy as np
 
 from everyfold._typing import AnyArray, Array, Index, Mask
-from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.primal import from_strong, weights_of_folds
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.folds import Folds
 from everyfold.linalg.kernel_systems import KernelBasis, KernelSystems
-from everyfold.linalg.symmetric import EPS
+from everyfold.linalg.symmetric import EPS, is_trusted
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Solution
