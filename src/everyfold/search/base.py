@@ -52,6 +52,7 @@ from everyfold.engine.results import (
 )
 from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
+from everyfold.engine.source_data import SourceData
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.judge.fitted import Unit, groups_of, ratio_of_splits
@@ -490,7 +491,13 @@ class FastSearchCV(
         best = PerTargetRegressor(models, owners) if is_per_target else models[0]
         self.best_estimator_ = best
         start = time.perf_counter()
-        state.progress.refit(best, state.request.metadata.fit)
+        kept = None
+        if isinstance(state.data, SourceData) and candidate is not None:
+            kept = state.data.kept_fit(candidate.number, outcome)
+        if kept is None:
+            state.progress.refit(best, state.request.metadata.fit)
+        else:  # the passes of the folds have told it
+            best.keep_source_fit(state.request.X, kept)
         self.refit_time_ = time.perf_counter() - start
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_
