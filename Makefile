@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 CASES  ?= 3000
+JUDGED ?= 1000
 START  ?= 1000
 HOSTILE ?= 620
 START_HOSTILE ?= 0
@@ -55,8 +56,9 @@ conformance: $(VENV)/.installed-dev  ## run scikit-learn's own tests of its sear
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/guards/conformance
 endif
 
-fuzz: $(VENV)/.installed-dev  ## compare CASES random calls with scikit-learn, from seed START
+fuzz: $(VENV)/.installed-dev  ## compare CASES random calls and JUDGED judgements with scikit-learn, from seed START
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.guards.fuzz --cases $(CASES) --start $(START)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.guards.fuzz_judging --cases $(JUDGED) --start $(START)
 
 hostile: $(VENV)/.installed-dev  ## give the shell HOSTILE bad files and arguments, from number START_HOSTILE
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.guards.hostile --cases $(HOSTILE) --start $(START_HOSTILE)

@@ -255,7 +255,7 @@ def test_sigint_gives_130_and_the_finished_candidates(cli, sugar, tmp_path):
 
 def test_a_broken_pipe_is_quiet(iris):
     command = " ".join([sys.executable, "-c", '"from everyfold.cli import main; main()"'])
-    search = f"search {iris} --model ridge --cv 3 --quiet --top 90"
+    search = f"search {iris} --model kernel-ridge --cv 3 --quiet --top 90"
     done = subprocess.run(
         f"({command} {search}; echo $? >&2) | true",
         shell=True,
@@ -310,7 +310,7 @@ def test_json_is_all_there_is_on_stdout_and_equals_grid_search(cli, iris):
 
 def test_out_has_every_candidate_and_every_fold(cli, sugar, tmp_path):
     grid = ("-g", "alpha=0.01,0.1,1", "-g", "gamma=0.01,0.1")
-    args = ("-t", "progress", "--model", "ridge", "--cv", "4", "--seed", "7", *grid)
+    args = ("-t", "progress", "--model", "kernel-ridge", "--cv", "4", "--seed", "7", *grid)
     assert cli("search", sugar, *args, "--out", "all.csv").code == 0
     rows = pd.read_csv(tmp_path / "all.csv")
     X, y = X_SUGAR, y_sugar
@@ -376,7 +376,16 @@ def test_a_winner_that_needs_no_model_is_warned_of_once(cli, tmp_path):
 def test_scores_of_single_rows_are_those_of_all_rows_together(cli, tmp_path):
     X, y = (part[:40] for part in load_diabetes(return_X_y=True))
     np.savez(tmp_path / "few.npz", X=X, y=y)
-    model = ("few.npz", "--model", "ridge", "-k", "linear", "-g", "alpha=1", "--no-standardise")
+    model = (
+        "few.npz",
+        "--model",
+        "kernel-ridge",
+        "-k",
+        "linear",
+        "-g",
+        "alpha=1",
+        "--no-standardise",
+    )
     args = (*model, "--cv", "loo", "--scoring")
     values = cross_val_predict(KernelRidge(), X, y, cv=LeaveOneOut())
     done = cli("search", *args, "r2")
@@ -389,7 +398,7 @@ def test_scores_of_single_rows_are_those_of_all_rows_together(cli, tmp_path):
 
 
 def test_confirm_scores_again_by_refits(cli, iris):
-    args = ("--model", "logistic", "--no-standardise", *QUICK, "--confirm", "2")
+    args = ("--model", "kernel-logistic", "--no-standardise", *QUICK, "--confirm", "2")
     done = cli("search", iris, *args, "--json")
     top = json.loads(done.out)["top"]
     confirmed = [row["confirmed_test_score"] for row in top]
@@ -446,7 +455,7 @@ def test_plan_prints_without_running(cli, sugar):
     assert "rank" not in done.out
 
 
-@pytest.mark.parametrize("model", ["svc", "lssvm", "logistic"])
+@pytest.mark.parametrize("model", ["svc", "lssvm", "kernel-logistic"])
 @pytest.mark.parametrize("how", [[], ["--no-standardise"]])
 def test_plan_and_search_name_the_same_method(cli, iris, model, how):
     ridge = "alpha" if model == "lssvm" else "C"
@@ -563,7 +572,10 @@ def test_the_target_decides_what_lssvm_does(cli, iris, sugar):
     few = ("-m", "lssvm", "--json")
     assert json.loads(cli("plan", iris, *few).out)["estimator"] == "LSSVC"
     assert json.loads(cli("plan", sugar, *few, "-t", "progress").out)["estimator"] == "LSSVR"
-    assert "LSSVC, rbf kernel, classification" in cli("plan", iris, "-m", "ridge").err
+    assert (
+        "LSSVC, rbf kernel, classification"
+        in cli("plan", iris, "-m", "kernel-ridge", "-g", "alpha=1").err
+    )
 
 
 # -- bad input ------------------------------------------------------------------------------------
@@ -672,7 +684,8 @@ def test_usage_errors(cli, iris):
 def test_a_failure_during_the_work_is_1(cli, iris, sugar, tmp_path):
     # found out only when the first fold is scored: without an intercept, predictions are negative
     score = "neg_mean_gamma_deviance"
-    args = ("-m", "ridge", "-k", "linear", "-t", "progress", "--scoring", score, "--out", "all.csv")
+    args = ("-m", "kernel-ridge", "-k", "linear", "-t", "progress", "-g", "alpha=0.1,1")
+    args += ("--scoring", score, "--out", "all.csv")
     done = cli("search", sugar, *args)
     assert (done.code, done.out) == (1, "")
     assert f"error: no candidate has a score: --scoring {score} failed in every fold" in done.err
@@ -686,7 +699,7 @@ def test_a_failure_during_the_work_is_1(cli, iris, sugar, tmp_path):
 def test_debug_shows_the_traceback(cli, iris):
     done = cli("search", iris, "--model", "scv", "--debug")  # the fixture looks for it
     assert done.code == 2
-    assert "Known are svc, svr, ridge, lssvm, logistic, huber-svc" in done.err
+    assert "Known are svc, svr, logistic, linear-svc, ridge, kernel-ridge" in done.err
 
 
 # -- fit, predict and the model file ---------------------------------------------------------------
@@ -694,12 +707,12 @@ def test_debug_shows_the_traceback(cli, iris):
 MODELS = {
     "svc": (SVC(C=10.0, gamma=0.1), ["C=10", "gamma=0.1"]),
     "svr": (SVR(C=100.0, gamma=0.1, epsilon=2.0), ["C=100", "gamma=0.1", "epsilon=2"]),
-    "ridge": (KernelRidge(kernel="rbf", alpha=0.1, gamma=0.1), ["alpha=0.1", "gamma=0.1"]),
+    "kernel-ridge": (KernelRidge(kernel="rbf", alpha=0.1, gamma=0.1), ["alpha=0.1", "gamma=0.1"]),
     "lssvm": (LSSVC(alpha=0.1, gamma=0.1), ["alpha=0.1", "gamma=0.1"]),
     "lssvm, numbers": (LSSVR(alpha=0.1, gamma=0.1), ["alpha=0.1", "gamma=0.1"]),
-    "logistic": (KernelLogisticClassifier(C=10.0, gamma=0.1), ["C=10", "gamma=0.1"]),
+    "kernel-logistic": (KernelLogisticClassifier(C=10.0, gamma=0.1), ["C=10", "gamma=0.1"]),
     "svc, linear": (SVC(kernel="linear", C=0.1), ["C=0.1"]),
-    "ridge, linear": (KernelRidge(alpha=0.1), ["alpha=0.1"]),
+    "kernel-ridge, linear": (KernelRidge(alpha=0.1), ["alpha=0.1"]),
     "lssvm, linear": (LSSVC(kernel="linear", alpha=0.1), ["alpha=0.1"]),
     "svc, polynomial": (
         SVC(kernel="poly", C=1.0, gamma=0.1, degree=2, coef0=1.0),

@@ -49,7 +49,7 @@ def refused(done, *words):
     assert all(word in done.err.splitlines()[-1] for word in words), done.err
 
 
-NUMBERS = ("-m", "ridge", "-k", "linear", "-t", "y", "--drop", "group", "--drop", "w")
+NUMBERS = ("-m", "kernel-ridge", "-k", "linear", "-t", "y", "--drop", "group", "--drop", "w")
 NUMBERS += ("--id", "name")
 LABELS = ("-m", "lssvm", "-t", "group", "--drop", "y", "--drop", "w", "--drop", "name")
 
@@ -132,14 +132,20 @@ def test_progress_within_a_pass(study, monkeypatch):
 def test_refusals(study):
     (study / "empty").mkdir()
     refused(run(study, "search", "empty", "-m", "svc"), "is a directory")
-    refused(run(study, "search", "rows", "-m", "svc", "-t", "y"), "use --model lssvm or ridge")
+    refused(
+        run(study, "search", "rows", "-m", "svc", "-t", "y"),
+        "use --model ridge, kernel-ridge or lssvm",
+    )
     for option in (("--groups", "name"), ("--impute", "mean"), ("--oof", "o.csv")):
         refused(run(study, "search", "rows", *NUMBERS, *option), f"{option[0]} needs all rows")
     told = run(study, "search", "rows", *NUMBERS, "--groups", "name")
     refused(told, "give one file, or in Python FolderRows(..., fold=COLUMN)")
     refused(run(study, "search", "rows", *NUMBERS, "--cv", "loo"), "needs all rows at once")
-    refused(run(study, "search", "rows", "-m", "ridge", "-t", "z"), "--target 'z' is not a column")
-    refused(run(study, "search", "rows", "-m", "ridge", "-t", "y"), "'name' is not numeric")
+    refused(
+        run(study, "search", "rows", "-m", "kernel-ridge", "-t", "z"),
+        "--target 'z' is not a column",
+    )
+    refused(run(study, "search", "rows", "-m", "kernel-ridge", "-t", "y"), "'name' is not numeric")
     spoilt = table()
     spoilt.loc[4, "b"] = np.nan
     spoilt.to_csv(study / "rows" / "part.12.csv", index=False)

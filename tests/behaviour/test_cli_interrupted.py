@@ -26,7 +26,7 @@ GROUP = RNG.permutation(np.repeat([f"g{i}" for i in range(12)], 5))
 WEIGHT = RNG.uniform(0.5, 2.0, N).round(3)
 LABEL = np.where(y > np.median(y), "high", "low")
 BESIDE = ("--drop", "label", "--drop", "g", "--drop", "w")
-NUMBERS = ("-m", "ridge", "-g", "alpha=0.1,1", "-g", "gamma=0.02,0.1,0.5", "--cv", "4")
+NUMBERS = ("-m", "kernel-ridge", "-g", "alpha=0.1,1", "-g", "gamma=0.02,0.1,0.5", "--cv", "4")
 SEARCH = ("search", "study.csv", *NUMBERS, *BESIDE, "--no-standardise", "--json")
 JOURNAL = ("--journal", "a.journal")
 
@@ -180,9 +180,12 @@ SHUFFLED = {"shuffle": True, "random_state": 3}
 PLAIN = list(KFold(5, **SHUFFLED).split(X))
 GROUPED = list(GroupKFold(5, **SHUFFLED).split(X, y, GROUP))
 FITS = {
-    "scaled": (("-m", "ridge", "-p", "alpha=0.1", *BESIDE), make_pipeline(StandardScaler(), RIDGE)),
+    "scaled": (
+        ("-m", "kernel-ridge", "-p", "alpha=0.1", *BESIDE),
+        make_pipeline(StandardScaler(), RIDGE),
+    ),
     "plain": (
-        ("-m", "ridge", "-p", "alpha=0.1", "--no-standardise", *BESIDE),
+        ("-m", "kernel-ridge", "-p", "alpha=0.1", "--no-standardise", *BESIDE),
         make_pipeline(RIDGE),
     ),
     "svr": (
@@ -190,7 +193,18 @@ FITS = {
         make_pipeline(StandardScaler(), SUPPORT),
     ),
     "groups, weights": (
-        ("-m", "ridge", "-p", "alpha=0.1", "--drop", "label", "--groups", "g", "--weights", "w"),
+        (
+            "-m",
+            "kernel-ridge",
+            "-p",
+            "alpha=0.1",
+            "--drop",
+            "label",
+            "--groups",
+            "g",
+            "--weights",
+            "w",
+        ),
         make_pipeline(StandardScaler(), RIDGE),
     ),
 }
@@ -228,7 +242,7 @@ def test_a_search_saves_intervals_of_its_winner(study):
 
 
 def test_intervals_that_are_not_there(study):
-    fit = ("fit", "study.csv", "-m", "ridge", "-p", "gamma=0.1", *BESIDE)
+    fit = ("fit", "study.csv", "-m", "kernel-ridge", "-p", "gamma=0.1", *BESIDE)
     assert run(study, *fit, "--save", "m.skops").code == 0
     refused(
         run(study, "predict", "m.skops", "study.csv", "--interval", "0.9"),
@@ -255,10 +269,33 @@ def test_intervals_that_are_not_there(study):
 
 LABELS = ("-t", "label", "--drop", "y", "--drop", "g", "--drop", "w", "-g", "gamma=0.02,0.1")
 CALLS = [
-    ("-m", "ridge", "-g", "alpha=0.1,1", "-g", "gamma=0.1", *BESIDE),
-    ("-m", "ridge", "-g", "alpha=1", "-k", "linear", "--cv", "loo", *BESIDE),
-    ("-m", "ridge", "-g", "alpha=1", "-g", "gamma=0.1", "--cv", "loo", "--scoring", "r2", *BESIDE),
-    ("-m", "ridge", "-g", "alpha=1", "--no-standardise", "--order", "1", "--confirm", "1", *BESIDE),
+    ("-m", "kernel-ridge", "-g", "alpha=0.1,1", "-g", "gamma=0.1", *BESIDE),
+    ("-m", "kernel-ridge", "-g", "alpha=1", "-k", "linear", "--cv", "loo", *BESIDE),
+    (
+        "-m",
+        "kernel-ridge",
+        "-g",
+        "alpha=1",
+        "-g",
+        "gamma=0.1",
+        "--cv",
+        "loo",
+        "--scoring",
+        "r2",
+        *BESIDE,
+    ),
+    (
+        "-m",
+        "kernel-ridge",
+        "-g",
+        "alpha=1",
+        "--no-standardise",
+        "--order",
+        "1",
+        "--confirm",
+        "1",
+        *BESIDE,
+    ),
     ("-m", "lssvm", "-g", "alpha=1", "--operator", "nystrom:20", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--no-standardise", "--operator", "nystrom:20", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--criterion", "gcv", *BESIDE),
@@ -268,19 +305,19 @@ CALLS = [
     ("-m", "quadratic-svr", "-g", "C=1", "-g", "gamma=0.1", "--cv", "3", *BESIDE),
     ("-m", "svc", "-g", "C=1,10", "--cv", "3", *LABELS),
     ("-m", "svc", "-g", "C=1", "-g", "class_weight=balanced,none", "--cv", "2x3", *LABELS),
-    ("-m", "logistic", "-g", "C=1", "--cv", "3", "--no-standardise", *LABELS),
+    ("-m", "kernel-logistic", "-g", "C=1", "--cv", "3", "--no-standardise", *LABELS),
     ("-m", "huber-svc", "-g", "C=1", "--cv", "3", *LABELS),
     ("-m", "lssvm", "-g", "alpha=1", "--cv", "3", "--ridge-scaling", "mean", *LABELS),
     # refused by both, in the same words
     ("-m", "svr", "-g", "C=1", "--operator", "nystrom:20", *BESIDE),
     ("-m", "svr", "-g", "C=1", "--criterion", "gcv", *BESIDE),
-    ("-m", "ridge", "-g", "alpha=1", "--cv", "group:4", *BESIDE),
+    ("-m", "kernel-ridge", "-g", "alpha=1", "--cv", "group:4", *BESIDE),
     ("-m", "svc", "--order", "3", "-g", "C=1", *LABELS),
-    ("-m", "ridge", "--plot", "a.xyz", *BESIDE),
-    ("-m", "ridge", "--out", "study.csv", *BESIDE),
-    ("-m", "ridge", "--scoring", "roc_auc", *BESIDE),
+    ("-m", "kernel-ridge", "--plot", "a.xyz", *BESIDE),
+    ("-m", "kernel-ridge", "--out", "study.csv", *BESIDE),
+    ("-m", "kernel-ridge", "--scoring", "roc_auc", *BESIDE),
     ("-m", "svc", "--interval", "0.9", "--save", "m.skops", *LABELS),
-    ("-m", "ridge", "-g", "alpha=logspace(0,1,20000)", *BESIDE),
+    ("-m", "kernel-ridge", "-g", "alpha=logspace(0,1,20000)", *BESIDE),
 ]
 SAME = ["rows", "folds", "candidates", "kernels", "ridges", "operator", "methods", "preprocessing"]
 

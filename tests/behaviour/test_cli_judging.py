@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
     fits = {
         "svc": ("-m", "svc", "-p", "C=10", "-p", "gamma=0.1", "--proba", "--drop", "patient"),
         "lssvm": ("-m", "lssvm", "-p", "gamma=0.1", "--drop", "colour", "--drop", "patient"),
-        "age": ("-m", "ridge", "-t", "age", "--drop", "ill", "--drop", "patient"),
+        "age": ("-m", "kernel-ridge", "-t", "age", "--drop", "ill", "--drop", "patient"),
     }
     for name, options in fits.items():
         done = run(folder, "fit", "t.csv", *options, "--save", f"{name}.skops")

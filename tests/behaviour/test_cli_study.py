@@ -54,7 +54,16 @@ def study(tmp_path):
     return tmp_path / "study.csv"
 
 
-NUMBERS = ("--model", "ridge", "-g", "alpha=0.1,1", "-g", "gamma=0.02,0.1", "--drop", "label")
+NUMBERS = (
+    "--model",
+    "kernel-ridge",
+    "-g",
+    "alpha=0.1,1",
+    "-g",
+    "gamma=0.02,0.1",
+    "--drop",
+    "label",
+)
 CLASSES = ("--model", "svc", "-g", "C=1,10", "-g", "gamma=0.02,0.1", "-t", "label", "--drop", "y")
 BESIDE = ("--id", "row", "--groups", "patient", "--weights", "w")
 
@@ -108,7 +117,7 @@ def test_weights_groups_and_ids_are_no_features(cli, study):
 
 
 def test_fit_takes_weights(cli, study):
-    args = ("--model", "ridge", "-p", "alpha=0.1", "-p", "gamma=0.1", "--drop", "label")
+    args = ("--model", "kernel-ridge", "-p", "alpha=0.1", "-p", "gamma=0.1", "--drop", "label")
     assert cli("fit", study, *args, *BESIDE, "--save", "m.skops").code == 0
     fitted = scaled(KernelRidge(alpha=0.1, gamma=0.1, kernel="rbf"))
     fitted.fit(X, y, model__sample_weight=WEIGHT)
@@ -117,7 +126,7 @@ def test_fit_takes_weights(cli, study):
 
 
 def test_predict_takes_ids_where_there_are_some(cli, study, tmp_path):
-    args = ("--model", "ridge", "-p", "alpha=0.1", "--drop", "label", *BESIDE)
+    args = ("--model", "kernel-ridge", "-p", "alpha=0.1", "--drop", "label", *BESIDE)
     assert cli("fit", study, *args, "--save", "m.skops").code == 0
     frame(key=2**60 + np.arange(N)).to_parquet(tmp_path / "new.parquet")
     header, columns = read_predictions(cli("predict", "m.skops", "new.parquet").out)
@@ -138,7 +147,7 @@ def test_predict_takes_ids_where_there_are_some(cli, study, tmp_path):
 def test_groups_with_many_digits_stay_apart(cli, tmp_path):
     keys = 2**60 + PATIENT  # equal as floats
     frame(key=keys, y=y).to_csv(tmp_path / "keys.csv", index=False)
-    args = ("--model", "ridge", "-g", "alpha=1", "-g", "gamma=0.1", "--groups", "key")
+    args = ("--model", "kernel-ridge", "-g", "alpha=1", "-g", "gamma=0.1", "--groups", "key")
     assert json.loads(cli("search", "keys.csv", *args, "--cv", "loo", "--json").out)["folds"] == 12
 
 
@@ -186,7 +195,9 @@ def test_bad_options(cli, study, options, words):
 
 def test_files_without_columns_have_no_groups(cli, tmp_path):
     np.savez(tmp_path / "a.npz", X=X, y=y)
-    refused(cli("search", "a.npz", "-m", "ridge", "--groups", "g"), "--groups does not apply")
+    refused(
+        cli("search", "a.npz", "-m", "kernel-ridge", "--groups", "g"), "--groups does not apply"
+    )
 
 
 def test_a_repeating_id_is_warned_of(cli, study):
@@ -234,7 +245,7 @@ def test_a_criterion_has_no_folds(cli, study):
 
 
 def test_mean_scaling_multiplies_the_ridge_by_the_rows(cli, study):
-    args = ("--model", "ridge", "--drop", "label", *PLAIN, "-g", "gamma=0.1", "--json")
+    args = ("--model", "kernel-ridge", "--drop", "label", *PLAIN, "-g", "gamma=0.1", "--json")
     how = ("--ridge-scaling", "mean", "--save", "m.skops", "--cv", "4")
     found = json.loads(cli("search", study, *args, "-g", "alpha=0.01", *how).out)["best"]
     model = KernelRidge(kernel="rbf", gamma=0.1, alpha=0.01 * 63)  # rows of a training set
@@ -251,7 +262,7 @@ def test_mean_scaling_multiplies_the_ridge_by_the_rows(cli, study):
 
 
 @pytest.mark.parametrize("kind", ["nystrom", "fourier"])
-@pytest.mark.parametrize("model", ["ridge", "lssvm"])
+@pytest.mark.parametrize("model", ["kernel-ridge", "lssvm"])
 def test_a_model_of_low_rank_is_saved_as_such(cli, study, kind, model):
     args = ("--model", model, "-g", "alpha=0.1,1", "-g", "gamma=0.02", "--drop", "label", *PLAIN)
     how = ("--operator", f"{kind}:15", "--cv", "4", "--json", "--save", "m.skops")
@@ -274,7 +285,7 @@ def test_missing_cells_are_filled_in_within_folds(cli, tmp_path, how):
     holes = X.copy()
     holes[::5, 2], holes[3::7, 4] = np.nan, np.nan
     pd.DataFrame(holes).assign(y=y).to_csv(tmp_path / "holes.csv", index=False)
-    args = ("--model", "ridge", "-g", "alpha=0.1", "-g", "gamma=0.1", "--cv", "4", "--json")
+    args = ("--model", "kernel-ridge", "-g", "alpha=0.1", "-g", "gamma=0.1", "--cv", "4", "--json")
     refused(cli("search", "holes.csv", *args), "column '2' has 17 missing cells", "--impute median")
     done = cli("search", "holes.csv", *args, "--impute", how, "--save", "m.skops")
     assert done.code == 0, done.err
@@ -330,7 +341,7 @@ def test_out_of_fold_labels_have_decisions_and_repeats(cli, study, tmp_path):
 # -- targets and winners ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["lssvm", "svc", "ridge", "svr"])
+@pytest.mark.parametrize("model", ["lssvm", "svc", "kernel-ridge", "svr"])
 def test_a_bad_cell_of_a_numeric_target_is_named(cli, tmp_path, model):
     cells = [str(i % 2) for i in range(N)]
     cells[40] = "1O"

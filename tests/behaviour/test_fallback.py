@@ -170,6 +170,23 @@ class Fails(RegressorMixin, BaseEstimator):
         return np.zeros(len(X))
 
 
+class FailsOnce(StandardScaler):
+    """Fails where the first row is not among those of the fit."""
+
+    def fit(self, X, y=None):
+        """Raise or fit."""
+        if not (X[0] == FIRST).all():
+            raise ValueError("the first row is missing")
+        return super().fit(X, y)
+
+
+FIRST = X[0]
+
+
+def _several(estimator, X, y):
+    return {"a": 1.0, "b": estimator.score(X, y)}
+
+
 def test_failures_are_those_of_scikit_learn():
     grid = {"limit": [-9.0, 9.0]}
     options = {"cv": 3, "error_score": -7.0}
@@ -179,6 +196,15 @@ def test_failures_are_those_of_scikit_learn():
         theirs = ms.GridSearchCV(Fails(), grid, **options).fit(X, y)
     same(ours, theirs)
     assert_array_equal(ours.cv_results_["status"], ["failed", "refitted"])
+    # The first fold fails before anybody knows that the scorer gives several scores.
+    options |= {"cv": 2, "scoring": _several, "refit": False}
+    model = make_pipeline(FailsOnce(), DecisionTreeRegressor(random_state=0))
+    with pytest.warns(FitFailedWarning), pytest.warns(everyfold.UnsupportedWarning):
+        ours = FastGridSearchCV(model, {}, **options).fit(X, y)
+    with pytest.warns(FitFailedWarning):
+        theirs = ms.GridSearchCV(model, {}, **options).fit(X, y)
+    assert ours.cv_results_["split1_test_b"] == theirs.cv_results_["split1_test_b"] != -7.0
+    assert ours.cv_results_["mean_test_a"] == theirs.cv_results_["mean_test_a"] == -3.0
     search = FastGridSearchCV(Fails(), grid, fallback="refit", error_score="raise")
     with pytest.raises(ValueError, match="beyond the limit"):
         search.fit(X, y)

@@ -189,6 +189,24 @@ def test_single_rows_are_scored_together():
         assert_allclose(found.effect[row], area(row) - found.score, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:roc_auc_score of one row")
+@pytest.mark.parametrize("model", [SVC(gamma=0.3), make_pipeline(StandardScaler(), LSSVC())])
+def test_single_rows_are_scored_together_without_each_row_of_other_models(model):
+    rows, y = X[:16], LABELS[:16]
+    found = influence(model, rows, y, cv=LeaveOneOut(), scoring="roc_auc")
+
+    def area(deleted):
+        values = []
+        for i in range(16):
+            train = np.setdiff1d(np.arange(16), [i, *deleted])
+            values.append(clone(model).fit(rows[train], y[train]).decision_function(rows[[i]])[0])
+        return roc_auc_score(y, values)
+
+    assert_allclose(found.score, area([]))
+    assert_allclose(found.effect, [area([k]) - area([]) for k in range(16)], atol=1e-12)
+    assert np.ptp(found.effect) > 0.0
+
+
 def test_folds_that_leave_out_more_than_they_test():
     model, y = LSSVR(gamma=0.2), NUMBERS
     cv = BufferedLeaveOneOut(X[:, :2], 0.5)

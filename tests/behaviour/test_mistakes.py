@@ -57,7 +57,7 @@ COMMANDS = {
     ],
     # the model
     ("search", "good.csv", "-m", "svm"): ["--model 'svm' is not known; did you mean 'svc'?"],
-    ("search", "good.csv", "-m", "krr"): ["did you mean 'ridge'?"],
+    ("search", "good.csv", "-m", "krr"): ["did you mean 'kernel-ridge'?"],
     (*SVM, "-k", "gaussian"): ["--kernel 'gaussian' is not known; did you mean 'rbf'?"],
     (*SVM, "-k", "cosine"): ["--kernel cosine is not one of libsvm's", "--model lssvm"],
     ("search", "good.csv", "-m", "svr"): ["has labels such as ", "for classification use --model"],

@@ -50,6 +50,24 @@ def test_times_of_classifiers():
     np.testing.assert_allclose(found[0][3], score)
 
 
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
+@pytest.mark.parametrize("cv", [KFold(4), 4])  # folds in common, and stratified ones of their own
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "roc_auc", "f1"])
+@pytest.mark.parametrize("labels", [Y > 0.0, np.digitize(Y, [-0.7, 0.7])])
+def test_permuted_labels_are_scored_together_as_one_by_one(cv, scoring, labels):
+    if len(np.unique(labels)) > 2 and scoring in ("roc_auc", "f1"):
+        scoring = "f1_macro"
+    count = 260 if scoring == "roc_auc" else 5  # so many folds that areas are computed here
+    found = permutation_test_score(
+        LSSVC(gamma=0.2), X, labels, cv=cv, scoring=scoring, n_permutations=count, random_state=3
+    )
+    random = np.random.RandomState(3)
+    for i in range(3):
+        y = labels[random.permutation(60)]
+        scores = refitted(LSSVC(gamma=0.2), X, y, cv=cv, scoring=scoring)
+        np.testing.assert_allclose(found[1][i], scores.mean())
+
+
 def test_several_scorers_are_standardised():
     scoring = ["r2", "neg_mean_absolute_error"]
     found = permutation_test_score(Ridge(), X, Y, scoring=scoring, n_permutations=40)

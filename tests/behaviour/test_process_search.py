@@ -64,6 +64,16 @@ def test_the_winner_is_fitted_with_that_kernel():
     assert str(best.kernel) in search.summary_
 
 
+@pytest.mark.parametrize("loss", ["squared", "crps", "log_density"])
+def test_the_kernel_does_not_depend_on_the_unit_of_y(loss):
+    found = [
+        FastGradientSearchCV(MODEL, loss=loss, cv=CV).fit(X, unit * Y[:, 0]) for unit in (1.0, 1e-4)
+    ]
+    first, second = (search.best_params_["kernel"].theta for search in found)
+    assert_allclose(first, second, rtol=1e-3, atol=1e-3)
+    assert min(search.n_iter_ for search in found) > 2
+
+
 def test_bounds_and_fixed_parameters_stay():
     kernel = ConstantKernel(2.0, "fixed") * RBF(1.0, (0.9, 1.1)) + WhiteKernel(0.5, (0.3, 2.0))
     search = FastGradientSearchCV(clone(MODEL).set_params(kernel=kernel), cv=CV).fit(X, Y[:, 0])

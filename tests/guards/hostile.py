@@ -37,7 +37,7 @@ GOOD = pd.DataFrame(GOOD_X, columns=["a", "b", "c"]).assign(
     label=np.where(GOOD_X[:, 0] > 0, "yes", "no"), y=(GOOD_X[:, 0] + GOOD_X[:, 1] ** 2).round(3)
 )
 LABELS = ("-m", "svc", "-t", "label", "-g", "C=1", "-g", "gamma=0.1", "--cv", "3")
-NUMBERS = ("-m", "ridge", "--drop", "label", "-g", "alpha=1", "-g", "gamma=0.1", "--cv", "3")
+NUMBERS = ("-m", "kernel-ridge", "--drop", "label", "-g", "alpha=1", "-g", "gamma=0.1", "--cv", "3")
 NASTY = ("\x1b[31m", "\x07", "\u202e", "\x00"[:0] + "\x7f", "=1+1", "\r", "☃", "\udcff")
 
 
@@ -151,7 +151,7 @@ def arrays(rng):
     ]
     chosen, buffer = contents[int(rng.integers(len(contents)))], io.BytesIO()
     np.savez(buffer, **chosen)
-    options = ("-m", "ridge", "-g", "alpha=1", "--cv", "3")
+    options = ("-m", "kernel-ridge", "-g", "alpha=1", "--cv", "3")
     return Case("arrays", ("search", "a.npz", *options), {"a.npz": buffer.getvalue()})
 
 
@@ -333,8 +333,8 @@ def usage(rng):
         ("judge", "r.skops", "good.csv", "-t", "label"),
         *(("judge", "m.skops", "good.csv", *wrong) for wrong in
           (("--level", "nan"), ("--cv", "0"), ("--cv", "99"), ("--report", "good.csv"))),
-        ("fit", "good.csv", "-m", "ridge", "--drop", "label", "-p", "alpha=1,2", "--save", "x"),
-        ("fit", "good.csv", "-m", "ridge", "--drop", "label", "-p", "alpha=-1", "--save", "x"),
+        ("fit", "good.csv", "-m", "lssvm", "--drop", "label", "-p", "alpha=1,2", "--save", "x"),
+        ("fit", "good.csv", "-m", "lssvm", "--drop", "label", "-p", "alpha=-1", "--save", "x"),
     ]  # fmt: skip
     return Case("usage", wrong[int(rng.integers(len(wrong)))])
 
@@ -427,18 +427,18 @@ CHANGES = {
         _set("error", "one_hot", "handle_unknown"),
         *(_set(how, "scaler", name) for how in (_longer, _shorter) for name in ("mean_", "scale_")),
         *(_set(_one(x), "scaler", "mean_") for x in NOT_FINITE),
-        *(_set(how, "ridge", name) for how in (_longer, _shorter)
+        *(_set(how, "kernel-ridge", name) for how in (_longer, _shorter)
           for name in ("dual_coef_", "X_fit_")),
-        _set(lambda old, rng: old[:, :-1], "ridge", "X_fit_"),
-        _set(3, "ridge", "n_features_in_"),
+        _set(lambda old, rng: old[:, :-1], "kernel-ridge", "X_fit_"),
+        _set(3, "kernel-ridge", "n_features_in_"),
     ],
     "r.skops": [  # a KernelRidge with intervals
-        *(_set(_one(x), "ridge", "dual_coef_") for x in NOT_FINITE),
-        *(_set(_one(x), "ridge", "X_fit_") for x in NOT_FINITE),
-        *(_set(how, "ridge", name) for how in (_longer, _shorter)
+        *(_set(_one(x), "kernel-ridge", "dual_coef_") for x in NOT_FINITE),
+        *(_set(_one(x), "kernel-ridge", "X_fit_") for x in NOT_FINITE),
+        *(_set(how, "kernel-ridge", name) for how in (_longer, _shorter)
           for name in ("dual_coef_", "X_fit_")),
-        *(_set(x, "ridge", "gamma") for x in (-1.0, 0.0, np.nan)),
-        *(_set(x, "ridge", "alpha") for x in (-1.0, np.nan)),
+        *(_set(x, "kernel-ridge", "gamma") for x in (-1.0, 0.0, np.nan)),
+        *(_set(x, "kernel-ridge", "alpha") for x in (-1.0, np.nan)),
         *(_set(_one(x), "intervals", "conformity_scores_") for x in (*NOT_FINITE, -1.0)),
         *(_set(how, "intervals", name) for how in (_longer, _shorter)
           for name in ("conformity_scores_", "_fold_of")),
@@ -473,7 +473,7 @@ def models(rng):
     def write(path):
         record = skops.io.loads((path.parent / name).read_bytes(), trusted=TRUSTED)
         first, last = (step for _, step in record["estimator"].steps)
-        view = {**record, "svc": last, "ridge": last, "scaler": first, "encoder": first}
+        view = {**record, "svc": last, "kernel-ridge": last, "scaler": first, "encoder": first}
         if name == "e.skops":
             parts = first.named_transformers_
             view |= {"scaler": parts["numbers"][-1], "one_hot": parts["one-hot"][-1]}
@@ -538,8 +538,8 @@ def make_models(folder):
     (folder / "good.csv").write_bytes(csv(GOOD))
     fits = [
         ("-m", "svc", "-t", "label", "--drop", "y", "-p", "gamma=0.1", "--save", "m.skops"),
-        ("-m", "ridge", "--drop", "label", "-p", "gamma=0.1", "--interval", "0.8", "--save"),
-        ("-m", "ridge", "-p", "gamma=0.1", "--save", "e.skops"),
+        ("-m", "kernel-ridge", "--drop", "label", "-p", "gamma=0.1", "--interval", "0.8", "--save"),
+        ("-m", "kernel-ridge", "-p", "gamma=0.1", "--save", "e.skops"),
     ]
     for fit in (fits[0], (*fits[1], "r.skops"), fits[2]):
         done = run(folder, "fit", "good.csv", *fit)

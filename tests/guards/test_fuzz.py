@@ -9,6 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, SVR
 
+from everyfold import KernelLogisticClassifier
 from everyfold.engine import checkpoint as journal
 from everyfold.engine.execution import run
 from everyfold.estimators import targets
@@ -83,6 +84,17 @@ def test_means_may_be_off_by_one_row_or_as_much_as_scikit_learn_is():
     check([1, 1, 0.8, 0.9], [1, 1, 0.7, 0.9])
     with pytest.raises(Difference, match="mean"):
         check([1, 1, 0.8, 0.9], exact)
+
+
+def test_values_that_single_precision_makes_different_are_ties_of_libsvm():
+    y = np.arange(10) % 2
+    values = -1.0 + 1e-7 * np.linspace(0.0, 1.0, 10)
+    truth = Shown(None, y, y, values=values, classes=np.array([0, 1]))
+    case = replace(make_case(1), routing=False, scoring="roc_auc", estimator=SVC())
+    scores = np.array([0.2, 0.4]), np.array([0.5, 0.5]), "score"
+    _check_mean(case, SVC(), scores, [truth] * 2, "mean")
+    with pytest.raises(Difference, match="mean"):
+        _check_mean(case, KernelLogisticClassifier(), scores, [truth] * 2, "mean")
 
 
 def test_values_behind_scores_are_those_of_the_side_that_has_them():

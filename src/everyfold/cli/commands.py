@@ -22,7 +22,7 @@ from everyfold.cli import judging, output
 from everyfold.cli import model_file as modelfile
 from everyfold.cli.errors import BadInput, CommandFailure, UsageError, in_options, naming, say
 from everyfold.cli.folders import as_bad_input, is_folder, rows_of
-from everyfold.cli.models import central_gamma, parse_assignment
+from everyfold.cli.grids import parse_assignment, suited
 from everyfold.cli.options import (
     CompareOptions,
     FitOptions,
@@ -81,7 +81,8 @@ def search(options: SearchOptions) -> None:
     Examples:
       everyfold search iris.csv --model svc
       everyfold search iris.csv -m svc -g "C=logspace(-2,3,10)" -g "gamma=0.01,0.1,1" --cv 5
-      everyfold search houses.parquet -m ridge -t price --scoring neg_mean_absolute_error
+      everyfold search houses.parquet -m kernel-ridge -t price
+      everyfold search houses.parquet -m ridge -t price,rent --scoring neg_mean_absolute_error
       everyfold search a9a.svm.gz -m lssvm --no-standardise --json > result.json
       everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.skops
       everyfold search large.parquet -m ridge --journal large.journal --resume
@@ -142,7 +143,8 @@ def _note(words: str, options: SearchOptions | FitOptions) -> None:
 
 
 def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
-    data, target = job.data, f"target {job.data.layout.target!r}"
+    data, names = job.data, ", ".join(map(repr, job.data.layout.targets))
+    target = f"target{'s' * (len(job.data.layout.targets) > 1)} {names}"
     if job.choice.task == "classification":
         target += f" with {pluralise(len(np.unique(data.y)), 'class')}"
     n, d = data.shape
@@ -162,6 +164,9 @@ def _report(outcome: StudyResult, options: SearchOptions, *, is_complete: bool) 
     sys.stdout.flush()
     if options.quiet or not is_complete:
         return
+    if chosen := outcome.chosen:
+        better = "each fold chose its own, so that the score is not too good for that reason"
+        say(f"note: chosen on all rows: {output.as_words(chosen)}; {better}")
     if outcome.n_tied > 1:
         finer = "a score of values, such as roc_auc or neg_log_loss, may tell them apart"
         say(f"note: {outcome.n_tied} candidates share the best score, the first is taken; {finer}")
@@ -182,7 +187,7 @@ def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
     if job.proba:
         fitted = job.calibrated(fitted)
     modelfile.save(path, job.choice, job.data, params, fitted, intervals)
-    return f"{job.choice}, {output.as_words(params)}"
+    return ", ".join(filter(None, (str(job.choice), output.as_words(params))))
 
 
 # What writes the files of the options: the model first, which took the longest.
@@ -220,7 +225,7 @@ def fit(options: FitOptions) -> None:
     \b
     Examples:
       everyfold fit iris.csv --model svc --param gamma=0.1 --param C=10 --save model.skops
-      everyfold fit houses.csv -m ridge -k linear -p alpha=0.5 --save model.skops
+      everyfold fit houses.csv -m ridge -p alpha=0.5 --save model.skops
     """
     if options.save is None:
         raise BadInput("fit needs --save MODEL.skops, where to write the model")
@@ -233,8 +238,7 @@ def fit(options: FitOptions) -> None:
         if len(values) != 1:
             raise BadInput(f"--param {text!r}: give one value; to compare several, use search")
         params[name] = values[0]
-    if "gamma" in choice.parameters and "gamma" not in params:
-        params["gamma"] = central_gamma(choice, data, options.seed)
+    params = suited(choice, data, options.seed, params)
     _introduce(job, options)
     try:
         fitted = job.fitted(params)
@@ -255,6 +259,7 @@ def predict(options: PredictOptions) -> None:
       everyfold predict model.skops new.csv --decision --out predictions.csv
       everyfold predict model.skops new.csv --proba --id patient
       everyfold predict model.skops new.csv --interval 0.9
+      everyfold predict gp.skops new.csv --std
       everyfold predict model.skops folder/ --out predictions.csv
     """
     output.check_outputs({"out": options.out}, options.data)
@@ -290,7 +295,9 @@ def _answers(model: modelfile.SavedModel, X: Matrix, options: PredictOptions) ->
     """The columns of what is predicted of some rows."""
     predicted, decided = model.predict(X)
     columns: Params = {}
-    columns["prediction"] = predicted.tolist()
+    columns |= output.by_target("prediction", predicted, model.layout.targets)
+    if options.std:
+        columns |= output.by_target("std", model.deviations(X), model.layout.targets)
     if options.proba:
         columns |= model.probabilities(X)
     if options.interval is not None:

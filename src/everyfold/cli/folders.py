@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from everyfold._typing import AnyArray, Array, Params
 from everyfold.cli.errors import BadInput
+from everyfold.cli.model_table import MODELS, models_that
 from everyfold.cli.models import ChosenModel, decide_task
 from everyfold.cli.options import ModelOptions
 from everyfold.cli.table import Layout, Roles, TableData, assign_columns, find_column
@@ -48,7 +48,8 @@ def read_folder(options: ModelOptions) -> tuple[TableData, ChosenModel]:
         task, data = decide_task(options.model, options.task, TableData(X, y, layout))
         if task == "classification" and y.dtype.kind == "f" and not is_sparse:
             source = FolderRows(str(options.data), labels=True, **roles)
-    choice = ChosenModel(options.model, options.kernel, task, options.standardise, in_blocks=True)
+    kernel = options.kernel or MODELS[options.model].kernel
+    choice = ChosenModel(options.model, kernel, task, options.standardise, in_blocks=True)
     return replace(data, source=source), choice
 
 
@@ -128,10 +129,11 @@ def _refuse(options: ModelOptions) -> None:
             f"--{name} needs all rows at once, and those of {options.data} are read in blocks; "
             f"{instead}"
         )
-    if options.model not in ("ridge", "lssvm"):
+    if MODELS[options.model].in_blocks is None:
+        able = models_that(lambda row: row.in_blocks)
         raise BadInput(
             f"--model {options.model} needs many passes over the rows, and those of "
-            f"{options.data} are read in blocks; use --model lssvm or ridge"
+            f"{options.data} are read in blocks; use --model {able}"
         )
 
 
@@ -139,17 +141,27 @@ def _roles(options: ModelOptions) -> tuple[Params, Layout]:
     """Which column is what, for the source, and where a model finds its features."""
     names = list(FolderRows(str(options.data), target=None, features=None).columns)
     roles = Roles(options.target, None, options.weights, options.id, options.drop)
-    positions, goal, beside = assign_columns(names, len(names), roles)
+    positions, goals, beside = assign_columns(names, len(names), roles)
+    targets = [names[i] for i in goals]
     features = tuple(names[i] for i in positions)
     row_id = names[beside["id"]] if "id" in beside else None
-    layout = Layout(len(features), features, positions, len(names), names[goal], id=row_id)
+    layout = Layout(
+        len(features),
+        features,
+        positions,
+        len(names),
+        targets[0],
+        id=row_id,
+        more_targets=tuple(targets[1:]),
+    )
     weights = {"sample_weight": names[beside["weights"]]} if "weights" in beside else {}
-    return {"target": names[goal], "features": list(features), **weights}, layout
+    target = targets if len(targets) > 1 else targets[0]
+    return {"target": target, "features": list(features), **weights}, layout
 
 
 def _sample(source: FolderRows) -> tuple[Array, AnyArray]:
     """Some rows at equal distances, from one pass over a number of rows that may be unknown."""
-    parts: list[tuple[Any, Any]] = []
+    parts: list[tuple[Array, AnyArray]] = []
     step, taken = 1, 0
     height = rows_at_a_time(source.n_features)
     most = 2 * min(SAMPLE, max(LEAST, height // 4))

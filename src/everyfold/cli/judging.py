@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -22,13 +23,14 @@ from everyfold._progress import pluralise
 from everyfold._typing import Estimator, Matrix, Params
 from everyfold.cli import model_file as modelfile
 from everyfold.cli.errors import BadInput, choose, in_options, naming
+from everyfold.cli.model_table import full_name
 from everyfold.cli.models import decide_task
 from everyfold.cli.options import CompareOptions, JudgeOptions, Judging
 from everyfold.cli.output import show, show_record
 from everyfold.cli.readers import read_file
 from everyfold.cli.study import check_scoring, check_seed
 from everyfold.cli.table import Roles, TableData
-from everyfold.engine.method_options import MethodOptions
+from everyfold.engine.method_options import MethodOptions, UnsupportedWarning
 from everyfold.judge.differences import compare
 from everyfold.judge.findings import findings_of, write_report
 from everyfold.judge.verdicts import VerdictLine, verdict
@@ -179,7 +181,7 @@ def write_case(case: Case, options: JudgeOptions) -> None:
     """Write the page of a model: that of a search with one candidate."""
     saved, model, data = case.saved[0], case.models[0], case.data
     prefix = "model__" if hasattr(model, "steps") else ""
-    grid = {f"{prefix}{name}": [value] for name, value in saved.parameters.items()}
+    grid = {full_name(prefix, name): [value] for name, value in saved.parameters.items()}
     has_labels = is_classifier(model)
     kind = StratifiedKFold if has_labels else KFold
     if data.groups is not None:
@@ -189,7 +191,9 @@ def write_case(case: Case, options: JudgeOptions) -> None:
         model, grid, scoring=case.scoring, cv=folds, method=MethodOptions(keeps="all")
     )
     try:
-        search.fit(case.X, data.y, groups=data.groups)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnsupportedWarning)  # the page says what is refitted
+            search.fit(case.X, data.y, groups=data.groups)
     except (ValueError, TypeError) as error:
         raise BadInput(in_options(str(error))) from error
     found = findings_of(search, title=f"Judgement of {case.paths[0].name}")

@@ -23,11 +23,15 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF as ProcessRBF
+from sklearn.gaussian_process.kernels import ConstantKernel, Product, Sum, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
-from sklearn.svm import SVC, SVR
+from sklearn.preprocessing import LabelBinarizer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.svm import SVC, SVR, LinearSVC
 
 import everyfold
 from everyfold._typing import AnyArray, Estimator, Matrix, Params
@@ -49,6 +53,7 @@ from everyfold.estimators import (
 )
 from everyfold.estimators.targets import Labels
 from everyfold.io.disk import writing
+from everyfold.kernel_ridge.kernel_ridge_cv import KernelRidgeClassifierCV, KernelRidgeCV
 from everyfold.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from everyfold.kernels.pairwise import is_sparse
 from everyfold.operators.dense import KernelExpansion
@@ -61,6 +66,7 @@ FORMAT, VERSION = "everyfold model", 2
 
 _OURS = (
     *(LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR),
+    *(KernelRidgeCV, KernelRidgeClassifierCV),
     *(KernelClassifier, KernelRegressor),  # in the place of what takes no source of rows
     *(RBF, Laplacian, Polynomial, Linear, Cosine),
     *(Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion),
@@ -68,7 +74,10 @@ _OURS = (
     *(csr_matrix, np.dtype),
 )
 _ENCODERS = (ColumnTransformer, OneHotEncoder, OrdinalEncoder)
-_SKLEARN = (Pipeline, StandardScaler, SimpleImputer, SVC, SVR, KernelRidge, *_ENCODERS)
+_LINEAR = (LogisticRegression, Ridge, RidgeClassifier, LabelBinarizer, LinearSVC)
+_PROCESS_KERNELS = (ProcessRBF, ConstantKernel, WhiteKernel, Sum, Product)
+_STEPS = (Pipeline, StandardScaler, SimpleImputer, *_ENCODERS)
+_SKLEARN = (SVC, SVR, KernelRidge, *_LINEAR, GaussianProcessRegressor, *_STEPS)
 
 
 def _type_name(kind: type) -> str:
@@ -77,7 +86,7 @@ def _type_name(kind: type) -> str:
 
 # The types that a file may have besides those that skops itself trusts.
 TRUSTED = [
-    *map(_type_name, _OURS),
+    *map(_type_name, (*_OURS, *_PROCESS_KERNELS)),
     *(f"sklearn.calibration.{name}" for name in ("_CalibratedClassifier", "_SigmoidCalibration")),
 ]
 
@@ -119,6 +128,13 @@ class SavedModel:
                 estimator = estimator.calibrated_classifiers_[0].estimator
             has_values = hasattr(estimator, "decision_function")
             return predicted, estimator.decision_function(X) if has_values else predicted
+
+    def deviations(self, X: Matrix) -> AnyArray:
+        """The standard deviation of each prediction, as a Gaussian process has it."""
+        if self.model != "gp":
+            raise BadInput("--std: only a gp has standard deviations; fit one, or use --interval")
+        found: AnyArray = self.estimator.predict(self.as_fitted(X), return_std=True)[1]
+        return found
 
     def probabilities(self, X: Matrix) -> dict[str, list[float]]:
         """A column for each class."""
@@ -273,7 +289,7 @@ def _check_contents(record: object, layout: Layout) -> None:
 def _parts(value: Any, known: set[str]) -> Iterable[tuple[str, Any]] | None:
     """What a value consists of; None of a number, a text or an array."""
     numbers = (int, float, np.bool_, np.integer, np.floating)
-    others = (str, np.str_, np.dtype, np.ndarray, slice, type(None))
+    others = (str, np.str_, np.dtype, np.ndarray, np.random.RandomState, slice, type(None))
     # What encoders are to make is a type: that of numbers.
     if isinstance(value, (*numbers, *others)) or is_sparse(value) or value is np.float64:
         return None

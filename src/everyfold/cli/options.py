@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 import typer
 
 from everyfold.cli.errors import guard
-from everyfold.cli.models import KERNELS, MODELS
+from everyfold.cli.model_table import KERNELS, MODELS
 
 # ruff: noqa: RUF009  (typer only reads these defaults: it gives a command all values)
 
@@ -27,7 +27,7 @@ _FILES = "CSV, Parquet, svmlight or NumPy file (also gzipped), or a folder; - re
 _DATA = typer.Argument(..., metavar="DATA", help=_FILES)
 _MODEL = typer.Argument(..., metavar="MODEL", help="A file written by fit or search --save.")
 _SCORING = "A scorer of scikit-learn; by default accuracy or r2."
-_SAVED_TARGET = "Name or position of the target; by default that of the training."
+_SAVED_TARGET = "Name or position of the target, or several; by default those of the training."
 _HEADER = "Whether a CSV file has a header; detected by default."
 _SCALE = "Scale features to mean 0 and variance 1."
 _GROUPS = "Rows with the same value are held out together."
@@ -46,8 +46,9 @@ _DATES = "Turn dates into days since 1970: iso, or a format such as %d.%m.%Y."
 _PROBA = "Save the model with probabilities, calibrated on held-out rows."
 _INTERVAL = "Save the model with prediction intervals; 0.9 covers nine of ten new rows."
 _JOURNAL = "Write every finished kernel to a file, to resume the search after a kill."
-_TARGET = "Name or position of the target; by default the last column."
-_TASK = "classification or regression; ridge and lssvm decide by the target (auto)."
+_TARGET = "Name or position of the target, or several: a,b; by default the last column."
+_KERNEL = f"One of {', '.join(KERNELS)}; the first by default. Linear models have none."
+_TASK = "classification or regression; models that do both decide by the target (auto)."
 _GRID = (
     'For example "C=1,10,100" or "gamma=logspace(-3,1,9)"; may repeat. Other parameters get '
     "default grids."
@@ -69,8 +70,8 @@ class ModelOptions(Common):
 
     data: Path = _DATA
     model: str = _option(..., "--model -m", f"One of {', '.join(MODELS)}.", "NAME")
-    kernel: str = _option("rbf", "--kernel -k", f"One of {', '.join(KERNELS)}.", "NAME")
-    target: str | None = _option(None, "--target -t", _TARGET, "COLUMN")
+    kernel: str | None = _option(None, "--kernel -k", _KERNEL, "NAME")
+    target: list[str] = _option([], "--target -t", _TARGET, "COLUMN")
     drop: list[str] = _option([], "--drop", "Leave a column out; may repeat.", "COLUMN")
     groups: str | None = _option(None, "--groups", _GROUPS, "COLUMN")
     weights: str | None = _option(None, "--weights", "Weights of the rows in every fit.", "COLUMN")
@@ -143,6 +144,7 @@ class PredictOptions(Common):
     interval: float | None = _option(
         None, "--interval", "Add bounds that cover this share of new rows, such as 0.9.", "SHARE"
     )
+    std: bool = _option(False, "--std", "Add the standard deviations of a gp.")
     decision: bool = _option(False, "--decision", "Add the decision values.")
 
 
@@ -150,7 +152,7 @@ class PredictOptions(Common):
 class Judging(Common):
     """What the commands that judge saved models take."""
 
-    target: str | None = _option(None, "--target -t", _SAVED_TARGET, "COLUMN")
+    target: list[str] = _option([], "--target -t", _SAVED_TARGET, "COLUMN")
     groups: str | None = _option(None, "--groups", _GROUPS, "COLUMN")
     scoring: str | None = _option(None, "--scoring", _SCORING, "NAME")
     cv: int = _option(5, "--cv", "Number of folds, repeated where that helps.", "K")

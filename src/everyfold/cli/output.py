@@ -211,7 +211,7 @@ def show_json(job: Job, record: Params) -> None:
         **asdict(job.choice),
         "rows": job.data.shape[0],
         "features": job.data.shape[1],
-        "target": job.data.layout.target,
+        "target": ", ".join(job.data.layout.targets),
         "scoring": job.judged_by,
     }
     show_record({**known, **record})
@@ -233,6 +233,7 @@ def describe(outcome: StudyResult, top: int, *, is_complete: bool) -> Params:
         "candidates": len(rows),
         "best": rows[0],
         "top": rows[:top],
+        "chosen": outcome.chosen,
         "edges": outcome.edges,
         "plans": [plan.as_dict() for plan in outcome.plans],
     }
@@ -286,12 +287,14 @@ def write_out_of_fold(path: Path, outcome: StudyResult) -> str:
     data, search = outcome.job.data, outcome.winner
     found = search.out_of_fold()
     name, ids = data.layout.id or "row", range(len(data.y)) if data.id is None else data.id.tolist()
-    columns = {name: ids, "target": data.y.tolist(), "prediction": found.values.tolist()}
+    targets = data.layout.targets
+    columns = {name: ids, **by_target("target", data.y, targets)}
+    columns |= by_target("prediction", found.values, targets)
     if outcome.job.choice.task == "classification":
         decided = search.out_of_fold(method="decision_function").values
         columns |= decisions(decided, np.unique(data.y))
     if found.repeats.max() > 1:
-        columns |= {"spread": found.spread.tolist(), "folds": found.repeats.tolist()}
+        columns |= by_target("spread", found.spread, targets) | {"folds": found.repeats.tolist()}
     rows = zip(*columns.values(), strict=True)
     write_csv(path, list(columns), [[_cell(value) for value in row] for row in rows])
     return f"out-of-fold predictions of {as_words(outcome.best_params)}: {found.status}"
@@ -300,7 +303,7 @@ def write_out_of_fold(path: Path, outcome: StudyResult) -> str:
 def write_page(path: Path, outcome: StudyResult) -> str:
     """A page about the search, of all its rounds."""
     job = outcome.job
-    title = f"Search of {job.data.layout.target}"
+    title = f"Search of {', '.join(job.data.layout.targets)}"
     found = findings_of(outcome.search, job.data.id, title=title)
     edges = [
         edge_words(name, outcome.best_params[name], side) for name, side in outcome.edges.items()
@@ -314,6 +317,13 @@ def write_page(path: Path, outcome: StudyResult) -> str:
         found = replace(found, honest=f"it is computed for up to {MOST_KEPT} rows")
     write_report(path, outcome.search, found)
     return pluralise(len(outcome.search.cv_results_["params"]), "candidate")
+
+
+def by_target(name: str, values: AnyArray, targets: Sequence[str]) -> dict[str, list[float]]:
+    """A column for the target, or one for each of several."""
+    if values.ndim == 1:
+        return {name: values.tolist()}
+    return {f"{name}_{t}": v.tolist() for t, v in zip(targets, values.T, strict=True)}
 
 
 def decisions(decided: AnyArray, classes: AnyArray) -> dict[str, list[float]]:

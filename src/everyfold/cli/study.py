@@ -41,15 +41,9 @@ from everyfold.adapters.scaling import fit_to_source
 from everyfold.cli.encoding import Column, Encoding
 from everyfold.cli.errors import BadInput, CommandFailure, choose, in_options, naming, say
 from everyfold.cli.folders import is_folder, read_folder
-from everyfold.cli.models import (
-    OF_LOW_RANK,
-    ChosenModel,
-    Grid,
-    check_names,
-    decide_task,
-    grow,
-    read_grid,
-)
+from everyfold.cli.grids import Grid, grow, read_grid
+from everyfold.cli.model_table import MODELS, check_names, full_name, short_name
+from everyfold.cli.models import OF_LOW_RANK, ChosenModel, decide_task
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.cli.table import Roles, TableData
@@ -104,7 +98,7 @@ class Job:
     def search(self, grids: Sequence[Grid], number: int = 0) -> Search:
         """A search over these grids, not yet begun; each round has a journal of its own."""
         prefix, estimator = self.choice.prefix, self.choice.pipeline(self.data.X)
-        named = [{f"{prefix}{name}": values for name, values in grid.items()} for grid in grids]
+        named = [{full_name(prefix, k): values for k, values in grid.items()} for grid in grids]
         journal = None if self.journal is None else journals_of(self.journal)[number]
         return _Search(estimator, named, **self.settings, checkpoint=journal)
 
@@ -117,7 +111,11 @@ class Job:
     def plan(self) -> SearchPlan:
         """What a search over the whole grid would do, without doing it."""
         try:
-            plan: SearchPlan = self.search([self.grid]).plan(*self.rows, **self.metadata)
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", UnsupportedWarning
+                )  # the plan says what is refitted
+                plan: SearchPlan = self.search([self.grid]).plan(*self.rows, **self.metadata)
             return plan
         except (ValueError, TypeError) as error:
             raise BadInput(in_options(str(error))) from error
@@ -125,7 +123,7 @@ class Job:
     def fitted(self, params: Params) -> Estimator:
         """The estimator with these parameters, fitted on all rows."""
         estimator = clone(self.choice.pipeline(self.data.X))
-        estimator.set_params(**{f"{self.choice.prefix}{k}": v for k, v in params.items()})
+        estimator.set_params(**{full_name(self.choice.prefix, k): v for k, v in params.items()})
         if self.data.source is not None:
             return fit_to_source(estimator, self.data.source)
         return estimator.fit(*self.rows, **self.weights)
@@ -191,7 +189,21 @@ def read_model(options: ModelOptions) -> tuple[TableData, ChosenModel]:
         task, data = decide_task(options.model, options.task, data)
     _check_extras(options, task, data)
     prepared = options.standardise, options.impute, data.layout.kinds
-    return data, ChosenModel(options.model, options.kernel, task, *prepared)
+    kernel = options.kernel or MODELS[options.model].kernel
+    choice = ChosenModel(options.model, kernel, task, *prepared)
+    return data, replace(choice, tunes_itself=_tunes_itself(options))
+
+
+# Options that only a grid can follow, and what they are otherwise. A model that chooses its
+# parameters itself would do so by single rows, whatever the groups.
+_OF_GRIDS: Params = {"grid": [], "param": [], "groups": None, "criterion": None, "operator": "auto"}
+_OF_GRIDS |= {"ridge_scaling": "sum", "journal": None, "expand": False, "plot": None}
+
+
+def _tunes_itself(options: ModelOptions) -> bool:
+    """Whether the model is to choose its parameters, as it can and nothing speaks against."""
+    is_free = all(getattr(options, name, usual) == usual for name, usual in _OF_GRIDS.items())
+    return is_free and MODELS[options.model].without_grid is not None
 
 
 def _options_of(kind: type[Record], options: ModelOptions) -> Record:
@@ -208,6 +220,8 @@ def _check_extras(options: ModelOptions, task: str, data: TableData) -> None:
         if (task == "regression") == (name == "proba"):
             is_for = "labels, not numbers" if name == "proba" else "numbers, not labels"
             words = f"is for {is_for}; leave it out"
+        elif data.y.ndim > 1:
+            words = f"is for one target, and there are {data.y.shape[1]}; leave it out"
         elif options.save is not None:
             continue
         raise BadInput(f"--{name} {words}")
@@ -335,7 +349,7 @@ def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) 
         "cv": None,
         "method": method,
         "operator": _read_operator(options.operator),
-        "refit": options.save is not None,
+        "refit": options.save is not None or choice.tunes_itself,  # which shows what it chose
         "preprocessing": options.preprocessing,
         "n_jobs": options.n_jobs,
         "random_state": options.seed,
@@ -493,12 +507,22 @@ class StudyResult:
 
     def shorten(self, params: Params) -> Params:
         """Parameters without the name of the step they belong to."""
-        return {name.removeprefix(self.job.choice.prefix): v for name, v in params.items()}
+        return {short_name(self.job.choice.prefix, name): v for name, v in params.items()}
 
     @property
     def best_params(self) -> Params:
         """The parameters of the best candidate, by their short names."""
         return self.shorten(self.search.best_params_)
+
+    @property
+    def chosen(self) -> Params:
+        """What a model that chooses its parameters has chosen on all rows."""
+        if not self.job.choice.tunes_itself:
+            return {}
+        model = self.search.best_estimator_
+        model = model.steps[-1][1] if self.job.choice.prefix else model
+        found = {"alpha": model.alpha_, "gamma": model.gamma_}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def edges(self) -> dict[str, str]:
@@ -625,7 +649,9 @@ def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     job, search = outcome.job, outcome.job.search(grids, len(outcome.plans))
     search._progress_kind = partial(ShellProgress, is_quiet)
     try:
-        search.fit(*job.rows, **job.metadata)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnsupportedWarning)  # the plan says what is refitted
+            search.fit(*job.rows, **job.metadata)
     except CheckpointError as error:
         raise BadInput(in_options(str(error))) from error
     except (ValueError, TypeError) as error:

@@ -54,9 +54,10 @@ class Layout:
     """Where the features of a model are found in a file.
 
     By ``names``, where the file had some, or by ``positions`` in a table of ``width`` columns.
-    ``target`` and ``id`` are what those columns were called, ``index_base`` the first index of
-    svmlight files, 0 or 1. Cells may be missing if the model fills them in. ``kinds`` says what
-    each feature is if some are not plain numbers, ``dates`` in which format dates are written.
+    ``target``, ``more_targets`` and ``id`` are what those columns were called, ``index_base`` the
+    first index of svmlight files, 0 or 1. Cells may be missing if the model fills them in.
+    ``kinds`` says what each feature is if some are not plain numbers, ``dates`` in which format
+    dates are written.
     """
 
     n_features: int
@@ -69,6 +70,12 @@ class Layout:
     may_miss: bool = False
     kinds: tuple[Kind, ...] = ()
     dates: str = "iso"
+    more_targets: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What the columns of the target were called."""
+        return self.target, *self.more_targets
 
     def __post_init__(self) -> None:
         known = self.names, self.positions, self.kinds
@@ -92,9 +99,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns that are no features, by name or position; the target is the last if None."""
+    """The columns that are no features, by name or position; the last is the target by default."""
 
-    target: str | None = None
+    target: Sequence[str] = ()
     groups: str | None = None
     weights: str | None = None
     id: str | None = None
@@ -142,8 +149,7 @@ class InputTable:
     def training(self, roles: Roles, encoding: Encoding) -> TableData:
         """Features, target, and what is known of rows besides."""
         width = len(self.columns)
-        positions, goal, beside = assign_columns(self.names or (), width, roles)
-        y = _check_complete(self.columns[goal], f"the target, {self._call(goal)},")
+        positions, goals, beside = assign_columns(self.names or (), width, roles)
         kinds = self._kinds(positions, encoding)
         is_encoded = any(kind != NUMBER for kind in kinds)
         layout = Layout(
@@ -151,23 +157,38 @@ class InputTable:
             self._unique_names(positions),
             positions,
             width,
-            self._name(goal),
+            self._name(goals[0]),
             id=self._name(beside["id"]) if "id" in beside else None,
             may_miss=encoding.impute is not None,
             kinds=kinds if is_encoded else (),
             dates=encoding.dates or "iso",
+            more_targets=tuple(map(self._name, goals[1:])),
         )
         columns: Params = {role: self._beside(role, i) for role, i in beside.items()}
-        others = [i for i in range(width) if i != goal and i != beside.get("groups")]
+        others = [i for i in range(width) if i not in (*goals, beside.get("groups"))]
         called = [self._call(i) for i in positions]
         return TableData(
             self._matrix(positions, layout),
-            y,
+            self._target(goals),
             layout,
             **columns,
             repeating=self._repeating(others),
             notes=[*self.notes, *described(called, kinds, [self.columns[i] for i in positions])],
         )
+
+    def _target(self, goals: Sequence[int]) -> Column:
+        """The column of the target; of several a matrix of numbers."""
+        called = [f"the target, {self._call(i)}," for i in goals]
+        found = [
+            _check_complete(self.columns[i], words) for i, words in zip(goals, called, strict=True)
+        ]
+        if len(goals) == 1:
+            return found[0]
+        for column, words in zip(found, called, strict=True):
+            if is_text(column):
+                has = f"has text, such as {str(column[0])!r}"
+                raise BadInput(f"{words} {has}; several targets must be numbers")
+        return np.column_stack(found).astype(np.float64)
 
     def _kinds(self, positions: Sequence[int], encoding: Encoding) -> tuple[Kind, ...]:
         """What the features are; all that cannot be used are named at once."""
@@ -279,17 +300,17 @@ class InputTable:
 
     def judged(self, layout: Layout, roles: Roles) -> TableData:
         """Rows as a model takes them, and the target and groups to judge it by."""
-        wanted = {"target": roles.target or layout.target, "groups": roles.groups}
-        found = {
-            role: find_column(self.names or (), len(self.columns), f"--{role}", name)
-            for role, name in wanted.items()
-            if name is not None
-        }
-        goal = found["target"]
-        y = _check_complete(self.columns[goal], f"the target, {self._call(goal)},")
-        groups = self._beside("groups", found["groups"]) if "groups" in found else None
-        named = replace(layout, target=self._name(goal))
-        return TableData(self.rows(layout), y, named, groups=groups)
+        names, n = self.names or (), len(self.columns)
+        goals = find_targets(names, n, roles.target or layout.targets)
+        if len(goals) != len(layout.targets):
+            counts = f"{len(goals)} columns, and the model predicts {len(layout.targets)}"
+            raise BadInput(f"--target names {counts}; name as many")
+        groups = None
+        if roles.groups is not None:
+            groups = self._beside("groups", find_column(names, n, "--groups", roles.groups))
+        first, *more = map(self._name, goals)
+        named = replace(layout, target=first, more_targets=tuple(more))
+        return TableData(self.rows(layout), self._target(goals), named, groups=groups)
 
     def _unique_names(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """The names of columns; None if two are equal, so that only positions are unique."""
@@ -353,9 +374,20 @@ def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
     raise BadInput(f"{option} {name!r}: {advice}")
 
 
+def find_targets(names: Sequence[str], n: int, texts: Sequence[str]) -> list[int]:
+    """The columns of ``--target``, given one by one or as a list; a name may have a comma."""
+    words = [
+        word.strip() for text in texts for word in ([text] if text in names else text.split(","))
+    ]
+    found = [find_column(names, n, "--target", word) for word in words]
+    for word in (word for word, i in zip(words, found, strict=True) if found.count(i) > 1):
+        raise BadInput(f"--target names {word!r} more than once; name every column once")
+    return found
+
+
 def assign_columns(
     names: Sequence[str], n: int, roles: Roles
-) -> tuple[tuple[int, ...], int, dict[str, int]]:
+) -> tuple[tuple[int, ...], list[int], dict[str, int]]:
     """The positions of features and target among n columns, and of the others by their role."""
     dropped = [find_column(names, n, "--drop", name) for name in roles.drop]
     named = {"groups": roles.groups, "weights": roles.weights, "id": roles.id}
@@ -367,19 +399,19 @@ def assign_columns(
     left = [i for i in range(n) if i not in (*dropped, *beside.values())]
     if not left:
         raise BadInput("no columns are left; give fewer --drop")
-    goal = left[-1]
+    goals = left[-1:]
     last = max(i for i in range(n) if i not in dropped)
-    for role in (role for role, i in beside.items() if i == last and roles.target is None):
+    for role in (role for role, i in beside.items() if i == last and not roles.target):
         words = "is the last column, which is the target unless --target names another"
         raise BadInput(f"--{role} {named[role]!r} {words}; give --target")
-    if roles.target is not None:
-        goal = find_column(names, n, "--target", roles.target)
-    for role in (role for role, i in beside.items() if i == goal):
+    if roles.target:
+        goals = find_targets(names, n, roles.target)
+    for role in (role for role, i in beside.items() if i in goals):
         raise BadInput(f"--{role} {named[role]!r} is the target; name another column")
-    features = tuple(i for i in left if i != goal)
+    features = tuple(i for i in left if i not in goals)
     if not features:
         raise BadInput("there is a target but no feature; the file needs two columns or more")
-    return features, goal, beside
+    return features, goals, beside
 
 
 @dataclass(frozen=True)

@@ -104,15 +104,18 @@ def _left_out(
     is_out[np.arange(t)[:, None], rows] = True
     rest = reduced - R_S.transpose(0, 2, 1) @ e  # a - R_{:S} e, (t, n, q)
     for numbers, own in by_size:
-        W_G = W[:, :, own]  # (t, m, g, k)
         if own.shape[1] == 1:
             # The diagonal is all that single rows need.
             left = R.diagonal() - np.einsum("tmn,tmn->tn", R_S, W)
-            left = left[:, own[:, 0], None, None]
-        else:
-            left = R[own[:, :, None], own[:, None, :]] - (
-                R_S[:, :, own].transpose(0, 2, 3, 1) @ W_G.transpose(0, 2, 1, 3)
-            )
+            x = _solve_rest(left[:, :, None, None], rest[:, :, None], is_out[:, :, None])[:, :, 0]
+            for k in range(e.shape[2]):
+                moved = e[:, :, k, None] - W * x[:, None, :, k]
+                found[..., k][:, numbers] = moved.transpose(0, 2, 1)[:, own[:, 0]]
+            continue
+        W_G = W[:, :, own]  # (t, m, g, k)
+        left = R[own[:, :, None], own[:, None, :]] - (
+            R_S[:, :, own].transpose(0, 2, 3, 1) @ W_G.transpose(0, 2, 1, 3)
+        )
         x = _solve_rest(left, rest[:, own], is_out[:, own])
         found[:, numbers] = e[:, None] - W_G.transpose(0, 2, 1, 3) @ x
     return found

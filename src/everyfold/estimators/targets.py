@@ -93,6 +93,10 @@ class Target(ABC):
         """The folds whose training rows lack a class; none without classes."""
         return []
 
+    def is_complete_in_any_order(self, folds: Folds) -> bool:
+        """Whether it is plain that no order of the rows makes a fold lack a class."""
+        return self.classes is None
+
     def check_weights(self, weights: Array, folds: Folds) -> None:  # noqa: B027 (most may)
         """Raise :class:`NotSpedUpError` if no solver here fits a fold with these weights."""
 
@@ -300,6 +304,11 @@ class Labels(Target):
             fold * size + self.codes[rows], counts[rows], minlength=len(folds) * size
         ).reshape(len(folds), size)
         return np.asarray(np.bincount(self.codes, counts, minlength=size) - held)
+
+    def is_complete_in_any_order(self, folds: Folds) -> bool:
+        """See base class: every class has more rows than a fold leaves out."""
+        least = np.bincount(self.codes, minlength=len(self.classes)).min()
+        return self.counted is None and bool(least > max(map(len, folds.helds)))
 
     def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,6 +85,7 @@ def cross_val_predict(
     preprocessing: Preprocessing = "per_fold",
     random_state: RandomState = None,
     return_std: bool = False,
+    hyperparameters: Literal["of the full fit"] | None = None,
 ) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
 
@@ -120,6 +122,10 @@ def cross_val_predict(
         Whether to return standard deviations as well, for estimators whose ``predict`` has
         ``return_std``. Those of a ``GaussianProcessRegressor(optimizer=None)`` come from one
         factorisation; its ``alpha`` may have a number for each row.
+    hyperparameters : "of the full fit" or None, default=None
+        For a ``GaussianProcessRegressor`` with an optimizer, which is fitted anew in every fold:
+        "of the full fit" fits its kernel once, on all rows, and a warning says that the folds share
+        what has seen their held-out rows.
 
     Returns
     -------
@@ -149,6 +155,8 @@ def cross_val_predict(
     >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
     (442,)
     """
+    if hyperparameters is not None:
+        estimator = _with_shared_kernel(hyperparameters, estimator, X, y)
     if return_std:
         from everyfold.gaussian_process.held_out_gaussians import (
             DistributionFolds,
@@ -207,6 +215,7 @@ def cross_val_score(
     operator: OperatorChoice = "auto",
     preprocessing: Preprocessing = "per_fold",
     random_state: RandomState = None,
+    hyperparameters: Literal["of the full fit"] | None = None,
 ) -> Array:
     """The score of every fold, equal to that of refitting, from one factorisation.
 
@@ -227,6 +236,8 @@ def cross_val_score(
         have one class only).
     method, operator, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
+    hyperparameters : "of the full fit" or None, default=None
+        As in :func:`cross_val_predict`.
 
     Returns
     -------
@@ -245,6 +256,8 @@ def cross_val_score(
     >>> cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(2)
     array([0.46, 0.5 , 0.51])
     """
+    if hyperparameters is not None:
+        estimator = _with_shared_kernel(hyperparameters, estimator, X, y)
     if hasattr(scoring, "of_folds"):  # a score of distributions, which values alone do not have
         return scores_of_distributions(scoring, estimator, X, y, groups, cv, params)
     scoring, pools = read_pooled(scoring)
@@ -549,6 +562,19 @@ def _fit(request: Request, train: Index) -> Estimator:
         if request.options.error_score == "raise":
             raise
         return estimator
+
+
+def _with_shared_kernel(
+    hyperparameters: str, estimator: Estimator, X: Matrix, y: Targets
+) -> Estimator:
+    """A Gaussian process whose folds share the hyper-parameters of one fit."""
+    from everyfold.gaussian_process.held_out_gaussians import with_shared_kernel
+
+    if hyperparameters != "of the full fit":
+        raise ValueError(
+            f"hyperparameters={hyperparameters!r} is not known; use None or 'of the full fit'"
+        )
+    return with_shared_kernel(estimator, X, y)
 
 
 def scores_of_distributions(

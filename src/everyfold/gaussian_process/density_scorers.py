@@ -6,7 +6,7 @@ distributions of all folds of a Gaussian process come from one factorisation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -14,8 +14,9 @@ import numpy as np
 from scipy.stats import norm
 
 from everyfold._sklearn_private import safe_indexing
-from everyfold._typing import Array, Estimator, Matrix, Targets
-from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
+from everyfold._typing import Array, Estimator, Index, Matrix, Targets
+from everyfold.adapters.pipelines import final_step
+from everyfold.gaussian_process.held_out_gaussians import DistributionFolds, is_shared
 
 
 def log_density(y: Array, mean: Array, std: Array) -> Array:
@@ -75,6 +76,7 @@ class DensityScorer:
         The noise ``alpha`` of a Gaussian process is part of what is predicted of observations.
         """
         mean, std = estimator.predict(X, return_std=True)
+        estimator = final_step(estimator)
         noise = getattr(estimator, "alpha", 0.0)
         if hasattr(estimator, "X_train_"):
             if not isinstance(noise, Real):
@@ -84,6 +86,18 @@ class DensityScorer:
                 )
             std = np.sqrt(std**2 + noise * np.square(np.ravel(estimator._y_train_std)))
         return self._of(np.asarray(y), mean, std)
+
+    def shares_folds(self, estimator: Estimator) -> bool:
+        """Whether folds that leave rows out need no refits of an estimator."""
+        return is_shared(estimator)
+
+    def distributions(
+        self, estimator: Estimator, X: Matrix, y: Targets, splits: Sequence[tuple[Index, Index]]
+    ) -> DistributionFolds:
+        """What :meth:`of_folds` of any such scorer takes; raises if folds share nothing."""
+        folds = DistributionFolds(estimator, X, y, None, splits, None)
+        folds.check_shared()
+        return folds
 
     def of_folds(self, folds: DistributionFolds) -> Array:
         """The scores of all folds."""

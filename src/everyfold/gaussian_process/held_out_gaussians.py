@@ -18,14 +18,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.utils import check_X_y
 
+from everyfold._progress import warn
 from everyfold._sklearn_private import check_method_params, safe_indexing
 from everyfold._typing import Array, Estimator, Index, Matrix, Params, Splitter, Targets
+from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.process_kernels import Process, read_process
+from everyfold.crossval import InexactWarning
 from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.reading.reader import warn_of_refits
+from everyfold.estimators.model import original
 from everyfold.folds import Folds, joined
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory
@@ -156,6 +161,19 @@ _ROUNDING = 1e-13
 # -- What functions ask for -----------------------------------------------------------------------
 
 
+class UnsharedError(ValueError):
+    """Folds that share no factorisation, and why."""
+
+
+def is_shared(estimator: Estimator) -> bool:
+    """Whether folds share the distributions of an estimator."""
+    try:
+        read_process(estimator)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class DistributionFolds:
     """An estimator with a distribution for every row, on the folds of a cross-validation.
@@ -178,18 +196,28 @@ class DistributionFolds:
 
     @cached_property
     def shared(self) -> Gaussians | None:
-        """The held-out distributions of all folds; None if they need refits."""
+        """The held-out distributions of all folds; None, with a warning, if they need refits."""
+        try:
+            return self._found
+        except UnsharedError as error:
+            self._say(str(error))
+            return None
+
+    def check_shared(self) -> None:
+        """Raise why folds need refits, if they do."""
+        assert self._found
+
+    @cached_property
+    def _found(self) -> Gaussians:
         try:
             process = read_process(self.estimator)
         except (TypeError, ValueError) as error:
-            self._say(str(error))
-            return None
+            raise UnsharedError(str(error)) from error
         X, y = check_X_y(self.X, self.y, multi_output=True, y_numeric=True)
         is_each = isinstance(self.cv, LeaveOneOut)  # a million folds need no million arrays
         folds = Folds.leave_one_out(len(X)) if is_each else Folds.from_splits(self.splits, len(X))
         if not folds.are_removable:
-            self._say("a split tests rows of its training set, or repeats some")
-            return None
+            raise UnsharedError("a split tests rows of its training set, or repeats some")
         return held_out_gaussians(process, X, np.reshape(y, (len(X), -1)).astype(float), folds)
 
     def _say(self, reason: str) -> None:
@@ -210,25 +238,53 @@ class DistributionFolds:
             model.fit(safe_indexing(self.X, train), safe_indexing(self.y, train), **given)
             yield model, test
 
+    def predictions(self) -> tuple[Array, Array, Index]:
+        """Means and standard deviations as ``predict`` returns them, fold by fold, and the rows."""
+        found = self.shared
+        if found is not None:
+            is_one = found.mean.shape[1] == 1
+            mean, std = (v[:, 0] if is_one else v for v in (found.mean, found.std))
+            return mean, std, found.folds.test_rows
+        parts = [
+            model.predict(safe_indexing(self.X, test), return_std=True)
+            for model, test in self.refits()
+        ]
+        mean, std = (np.concatenate(both) for both in zip(*parts, strict=True))
+        return mean, std, joined([test for _, test in self.splits])
+
+
+def with_shared_kernel(estimator: Estimator, X: Matrix, y: Targets) -> Estimator:
+    """The estimator with the hyper-parameters of its fit on all rows, which folds then share.
+
+    ``estimator`` is a Gaussian process with an optimizer, or a Pipeline that ends in one.
+    """
+    final = final_step(estimator)
+    if original(type(final)) is not original(GaussianProcessRegressor):
+        raise ValueError(
+            "hyperparameters='of the full fit' is for GaussianProcessRegressor, not "
+            f"{type(final).__name__}; leave it out"
+        )
+    if final.optimizer is None:
+        return estimator
+    kernel = final_step(clone(estimator).fit(X, y)).kernel_
+    warn(
+        "hyperparameters='of the full fit': all folds share the hyper-parameters of the fit on all "
+        "rows, which has seen the held-out rows; leave it out for a fit of each fold",
+        InexactWarning,
+    )
+    shared = clone(estimator)
+    final_step(shared).set_params(kernel=kernel, optimizer=None)
+    return shared
+
 
 def predict_with_std(folds: DistributionFolds) -> tuple[Array, Array]:
     """The held-out means and standard deviations of all rows, in their order."""
-    found = folds.shared
-    tests = joined([test for _, test in folds.splits]) if found is None else found.folds.test_rows
+    *values, tests = folds.predictions()
     if not np.array_equal(np.sort(tests), np.arange(len(folds.y))):
         raise ValueError(
             "cross_val_predict only works for partitions: the test sets of cv must contain every "
             "row once; use KFold, for example"
         )
-    if found is None:
-        parts = [
-            model.predict(safe_indexing(folds.X, test), return_std=True)
-            for model, test in folds.refits()
-        ]
-        values = [np.concatenate(both) for both in zip(*parts, strict=True)]
-    else:
-        is_one = found.mean.shape[1] == 1
-        values = [v[:, 0] if is_one else v for v in (found.mean, found.std)]
     mean, std = (np.empty_like(part) for part in values)
     mean[tests], std[tests] = values
     return mean, std

@@ -93,16 +93,22 @@ def climb_process(
 def _climb(score: HeldOutScore, start: Array, max_iter: int) -> Climbed:
     """The nearest optimum."""
     known: list[float] = []
+    # Errors are relative to that of the start, so that a climb does not depend on the unit of y; a
+    # density only gets a constant from it.
+    unit = 1.0
 
     def loss(theta: Array) -> tuple[float, Array]:
         try:
             value, gradient = score(theta)
         except ArithmeticError:  # not positive definite to working precision
             value, gradient = np.nan, np.zeros_like(theta)
+        nonlocal unit
+        if not known and score.name != "log_density" and value < 0.0:
+            unit = -value
         known.append(value if np.isfinite(value) else -np.inf)
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             return -_HOPELESS, np.zeros_like(theta)
-        return -value, -gradient
+        return -value / unit, -gradient / unit
 
     kernel = score.process.kernel
     found = minimize(
@@ -113,7 +119,7 @@ def _climb(score: HeldOutScore, start: Array, max_iter: int) -> Climbed:
         bounds=kernel.bounds,
         options={"maxiter": max_iter, "ftol": TOLERANCE},
     )
-    best = -float(found.fun) if -found.fun > _HOPELESS else -np.inf
+    best = -float(found.fun) * unit if -found.fun > _HOPELESS else -np.inf
     return Climbed(
         kernel.clone_with_theta(found.x),
         best,

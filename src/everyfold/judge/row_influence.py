@@ -41,12 +41,13 @@ from everyfold._typing import (
 from everyfold.adapters.pipelines import read_rows
 from everyfold.crossval.base import is_trusted
 from everyfold.crossval.deletions import deletions
-from everyfold.crossval.fold_models import fold_models
+from everyfold.crossval.fold_models import fold_predictions
 from everyfold.engine.execution.kernel_builder import bind, rows_of
 from everyfold.engine.kept_models import fit_to, follow_from_one
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Candidate, Data
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.scoring.checks import alone
 from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Target
@@ -186,11 +187,11 @@ def influence(
 
     Notes
     -----
-    **Cost** for squared loss: one factorisation and one inverse, and then for evaluation rows 2 n²
-    flops each, for folds of m rows 2 n m² flops each. SVC and SVR with a number as gamma are
-    fitted again only without their support vectors, as other rows change nothing. Anything else is
-    fitted again without each row. **Exact?** Squared loss: up to rounding. Other losses: to the
-    solver's tolerance.
+    **Cost** for squared loss: one factorisation, and then for evaluation rows the inverse of a
+    triangle and 2 n² flops each, for folds one inverse and 2 n m² flops for each fold of m rows.
+    SVC and SVR with a number as gamma are fitted again only without their support vectors, as
+    other rows change nothing. Anything else is fitted again without each row. **Exact?** Squared
+    loss: up to rounding. Other losses: to the solver's tolerance.
 
     References
     ----------
@@ -435,11 +436,8 @@ def _on_new_rows(
     problem, operator, ridge = parts
     target, model, sets = data.tasks[0].target, candidate.model, asked.units.sets
     folds = Folds(asked.n, sets, sets)
-    models = fold_models(problem, operator, ridge, folds)
-    X_new = _read_new(asked.X_eval, data)
-    values = operator.expand(models.solution.coef)(X_new) + models.solution.intercept
-    q = problem.y.shape[1]
-    values = values.reshape(len(values), -1, q).transpose(1, 0, 2)  # (g + 1, rows, q)
+    X_new, q = _read_new(asked.X_eval, data), problem.y.shape[1]
+    held_out, values = fold_predictions(problem, operator, ridge, folds, X_new)
     (missing,) = _without_class(target, [np.arange(asked.n)], sets)
     changes = np.where(missing[:, None, None], np.nan, values[:-1] - values[-1])
     scores = np.full(len(values), np.nan)
@@ -453,15 +451,14 @@ def _on_new_rows(
             raise ValueError(f"y_eval has labels that y does not have: {unknown}; leave them out")
         judge = FoldScorer(asked.scorer, whole, (None, both), {}, np.nan)
         scores = _scores(judge, whole, np.arange(asked.n, len(both)), values)
-    held = models.held_out.values
     return Influence(
         np.where(missing, np.nan, scores[:-1] - scores[-1]),
         asked.units.labels,
         float(scores[-1]),
         "rows",
-        bool(models.held_out.is_exact.all()),
+        bool(held_out.is_exact.all()),
         f"{len(sets)} deletions from one factorisation",
-        _suspects_of(target, joined(sets), held),
+        _suspects_of(target, joined(sets), held_out.values),
         changes[:, :, 0] if q == 1 else changes,
     )
 
@@ -609,20 +606,21 @@ def _refitted(asked: _Asked) -> Influence:
                 tests.append(test)
                 helds.append(np.union1d(held, own))
                 places.append((k, g))
-    found = cross_val_score(
-        asked.estimator,
-        asked.X,
-        asked.y,
-        cv=_GivenSets(tests, helds),
-        scoring=asked.scorer,
-        params=asked.params,
-        n_jobs=asked.n_jobs,
-    )
     fold, unit = np.array(places).T
     scores = np.empty((len(asked.splits), len(sets) + 1))
-    is_base = unit == len(sets)
-    scores[:] = found[is_base][:, None]
-    scores[fold, unit] = found
+    if alone(asked.scorer) is not None and all(len(test) == 1 for test in tests):
+        # The rows have one score together, and each deletion has held-out values of its own.
+        lists = np.full(scores.shape, -1)
+        lists[fold, unit] = np.arange(len(places))
+        lists = np.where(lists < 0, lists[:, -1:], lists)
+        columns, which = np.unique(lists, axis=1, return_inverse=True)
+        each = [_scores_of(asked, tests, helds, own.tolist()) for own in columns.T]
+        scores[:] = np.stack(each, axis=1)[:, which.reshape(-1)]
+    else:
+        found = _scores_of(asked, tests, helds, range(len(tests)))
+        is_base = unit == len(sets)
+        scores[:] = found[is_base][:, None]
+        scores[fold, unit] = found
     return Influence(
         (scores[:, :-1] - scores[:, -1:]).mean(axis=0),
         asked.units.labels,
@@ -632,6 +630,22 @@ def _refitted(asked: _Asked) -> Influence:
         f"{len(tests) - len(asked.splits)} fits without rows that matter, of "
         f"{len(sets) * len(asked.splits)} deletions in {len(asked.splits)} folds",
         _suspects_by_refits(asked),
+    )
+
+
+def _scores_of(
+    asked: _Asked, tests: Sequence[Index], helds: Sequence[Index], some: Iterable[int]
+) -> Array:
+    """The scores of some of the folds that test and leave out these rows."""
+    chosen = list(some)
+    return cross_val_score(
+        asked.estimator,
+        asked.X,
+        asked.y,
+        cv=_GivenSets([tests[i] for i in chosen], [helds[i] for i in chosen]),
+        scoring=asked.scorer,
+        params=asked.params,
+        n_jobs=asked.n_jobs,
     )
 
 

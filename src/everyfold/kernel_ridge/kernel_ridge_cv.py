@@ -6,7 +6,7 @@ The classes read parameters and data; :mod:`everyfold.kernel_ridge.selection` ch
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Literal
 
 import numpy as np
@@ -35,14 +35,23 @@ from everyfold.estimators.model import ClassWeight, KernelChoice, Model, read_we
 from everyfold.estimators.targets import Labels, Numbers, Target
 from everyfold.gradient.gradient_search import FastGradientSearchCV
 from everyfold.gradient.scaled_estimators import scaled
+from everyfold.kernel_ridge.bands import (
+    BandExpansion,
+    BandSelection,
+    ColumnsOfBand,
+    fit_bands,
+    groups_of_targets,
+    read_bands,
+)
 from everyfold.kernel_ridge.gamma_search import spread_of_columns
 from everyfold.kernel_ridge.ridge_scores import Judge
 from everyfold.kernel_ridge.selection import Chosen, Selection, Tuned
-from everyfold.kernels import KernelLike, check_precomputed, factors_of
+from everyfold.kernels import Gamma, Kernel, KernelLike, check_precomputed, factors_of
 from everyfold.linalg.blas import blas_threads
+from everyfold.linalg.memory import check_memory
 from everyfold.losses import Squared
 from everyfold.operators import Nystrom
-from everyfold.operators.base import OperatorChoice
+from everyfold.operators.base import Expansion, OperatorChoice
 
 # Kernels that have a gamma.
 WITH_GAMMA = ("rbf", "laplacian", "polynomial", "poly")
@@ -76,26 +85,29 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
     store_cv_results: bool
     random_state: RandomState
     alpha_per_target: bool = False
+    band_search: Literal["gradient"] | int = "gradient"
+    target_groups: Literal["each"] | ArrayLike | None = None
+
+    # Numbers or arrays, as y is, and lists of several kernels: only the parameters tell which.
+    alpha_: Targets
+    best_score_: Targets
+    kernel_: Kernel | list[Kernel]
+    gamma_: Gamma | list[Gamma]
+    expansion_: Expansion | BandExpansion
 
     def _fit(
         self, X: Matrix, y: Targets, target: Target, weights: Array | None, groups: ArrayLike | None
     ) -> None:
         """Choose kernel and ridges, and fit."""
+        if isinstance(self.kernel, list):
+            self._fit_bands(X, y, target, weights, groups)
+            return
         alphas, gammas, model = self._alphas(), self._gammas(), self._model()
         if model.choice.is_precomputed:
             X = check_precomputed(X)
-        folds, w = self._folds(X, y, groups), read_weights(weights, X.shape[0])
-        scorer = self._scorer()
-        judge = Judge(
-            target,
-            (X, y),
-            folds,
-            w,
-            scorer,
-            {"sample_weight": w} if weights is not None and _takes_weights(scorer) else {},
-            is_pooled=self.cv is None,
-            per_target=self.alpha_per_target,
-        )
+        w = read_weights(weights, X.shape[0])
+        judge = self._judge(X, y, target, weights, groups, per_target=self.alpha_per_target)
+        folds = judge.folds
         (problem,) = model.problems(target, w)
         scale = self._column_scale(X, w, is_tuned=gammas is None)
         rows = X if scale is None else scaled(X, scale)
@@ -119,12 +131,116 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
         self.intercept_: Array | float = solution.intercept
         self._keep(found, problem.y, w)
 
+    def _judge(
+        self,
+        X: Matrix,
+        y: Targets,
+        target: Target,
+        weights: Array | None,
+        groups: ArrayLike | None,
+        *,
+        per_target: bool,
+    ) -> Judge:
+        """What scores held-out values."""
+        folds, scorer = self._folds(X, y, groups), self._scorer()
+        w = read_weights(weights, X.shape[0])
+        params = {"sample_weight": w} if weights is not None and _takes_weights(scorer) else {}
+        is_pooled = self.cv is None
+        return Judge(target, (X, y), folds, w, scorer, params, is_pooled, per_target)
+
+    def _fit_bands(
+        self, X: Matrix, y: Targets, target: Target, weights: Array | None, groups: ArrayLike | None
+    ) -> None:
+        """Choose the weights of several kernels, and ridges, and fit."""
+        if not isinstance(target, Numbers):
+            raise ValueError(
+                "several kernels are for numbers: use KernelRidgeCV on labels that are coded as "
+                "numbers, or one kernel"
+            )
+        alphas, n = self._alphas(), X.shape[0]
+        self._check_bands()
+        w, random = read_weights(weights, n), check_random_state(self.random_state)
+        if (w == 0.0).any():
+            raise ValueError(
+                "several kernels take no sample_weight of 0; leave these rows out of X and y"
+            )
+        self.scale_ = 1.0 / spread_of_columns(X, w) if self.scale == "robust" else None
+        rows = X if self.scale_ is None else scaled(X, self.scale_)
+        bands = read_bands(self._band_choices(), rows, w, random, self._names())
+        check_memory(n, n * (len(bands.kernels) + 4) // 3, "or fewer kernels")
+        model = replace(self._model(KernelChoice("precomputed")), operator="dense")
+        (problem,) = model.problems(target, w)
+        judge = self._judge(X, y, target, weights, groups, per_target=True)
+        if judge.folds.odd:
+            raise ValueError(
+                "several kernels need folds that leave rows out: cv has a split with a test row in "
+                "the training set, or with a repeated training row; use KFold, for example"
+            )
+        shared = groups_of_targets(self.target_groups, target.columns.shape[1])
+        with blas_threads(n):
+            matrices, sizes = bands.matrices(rows)
+            choice = BandSelection(matrices, problem, judge, alphas, shared, self.alpha_per_target)
+            if self.band_search == "gradient":
+                chosen = choice.by_gradient()
+            else:
+                chosen = choice.by_draws(int(self.band_search), random)
+            fit = fit_bands(model, choice, chosen, target)
+        self.band_weights_ = chosen.weights / sizes[:, None]
+        self.explained_by_band_ = fit.explained
+        self.dual_coef_, self.intercept_, self.is_exact_ = fit.coef, fit.intercept, chosen.is_exact
+        self.expansion_ = bands.expansion(rows, self.band_weights_, fit.coef)
+        self.kernel_, self.gamma_ = bands.kernels, bands.gammas
+        has_several = self.alpha_per_target or len(np.unique(shared)) > 1
+        self.alpha_ = chosen.ridges if has_several else float(chosen.ridges[0])
+        self.best_score_ = chosen.scores if has_several else float(chosen.scores.mean())
+
+    def _check_bands(self) -> None:
+        """Refuse what several kernels have no use for."""
+        is_count = isinstance(self.band_search, Integral) and int(self.band_search) > 0
+        reasons = {
+            f"band_search={self.band_search!r} is not allowed; use 'gradient' or a number of "
+            "random draws": self.band_search != "gradient" and not is_count,
+            f"operator={self.operator!r} is not for several kernels; use 'auto' or 'dense'": (
+                self.operator not in ("auto", "dense")
+            ),
+            "length_scales='per_feature' is not for several kernels; use 'shared'": (
+                self.length_scales != "shared"
+            ),
+            "store_cv_results=True is not for several kernels; use scoring": self.store_cv_results,
+            f"gamma={self.gamma!r} is not for several kernels; use 'tune', None or a number": (
+                not (self.gamma is None or self.gamma == "tune" or isinstance(self.gamma, Real))
+            ),
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise ValueError(reason)
+
+    def _band_choices(self) -> list[tuple[KernelChoice, ColumnsOfBand]]:
+        """Kernel and columns of every band; gamma is None where it is still to be found."""
+        assert isinstance(self.kernel, list)
+        if not self.kernel or not all(isinstance(b, tuple) and len(b) == 2 for b in self.kernel):
+            raise ValueError(
+                "several kernels are a list of pairs (name or kernel, columns), such as "
+                "[('linear', slice(0, 10)), ('rbf', [10, 11])]"
+            )
+        found = []
+        for kernel, columns in self.kernel:
+            if isinstance(kernel, str) and kernel == "precomputed":
+                raise ValueError("a band has columns; kernel='precomputed' is not allowed in it")
+            gamma = self.gamma if isinstance(kernel, str) and kernel in WITH_GAMMA else None
+            degree, coef0, params = self.degree, self.coef0, self.kernel_params
+            found.append((KernelChoice(kernel, gamma, degree, coef0, params), columns))
+        return found
+
+    def _names(self) -> list[str]:
+        """The names of the columns, if they have any."""
+        return list(getattr(self, "feature_names_in_", ()))
+
     def _keep(self, found: Chosen, y: Array, w: Array) -> None:
         """The attributes of what was chosen."""
         has_several = len(found.ridges) > 1
-        # Numbers or arrays, as y is: only the parameters tell which.
-        self.alpha_: Targets = found.ridges if has_several else float(found.ridges[0])
-        self.best_score_: Targets = found.scores if has_several else float(found.scores[0])
+        self.alpha_ = found.ridges if has_several else float(found.ridges[0])
+        self.best_score_ = found.scores if has_several else float(found.scores[0])
         self.gamma_, self.kernel_ = found.gamma, found.kernel
         self.dual_coef_, self.is_exact_ = self.expansion_.coef, found.is_exact
         self.gammas_ = list(found.tables)
@@ -143,9 +259,10 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
 
     # -- parameters --------------------------------------------------------------------------------
 
-    def _model(self) -> Model:
+    def _model(self, choice: KernelChoice | None = None) -> Model:
         """Kernel, loss and operator; raises what is wrong with them."""
-        choice = KernelChoice(self.kernel, None, self.degree, self.coef0, self.kernel_params)
+        if choice is None:
+            choice = KernelChoice(self.kernel, None, self.degree, self.coef0, self.kernel_params)
         is_labels = is_classifier(self)
         return Model(choice, Squared(), (1.0,), bool(self.fit_intercept), is_labels, self.operator)
 
@@ -285,8 +402,11 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
     alphas : "tune", float or array of shape (n_alphas,), default="tune"
         The ridges to choose from, as in :class:`sklearn.kernel_ridge.KernelRidge`. "tune" takes
         33 of them between 2.5e-10 and 1 times the trace of the kernel matrix.
-    kernel : {"rbf", "laplacian", "polynomial", "linear", "cosine", "precomputed"} or callable
-        The kernel, named as in scikit-learn.
+    kernel : {"rbf", "laplacian", "polynomial", "linear", "cosine", "precomputed"}, callable or list
+        The kernel, named as in scikit-learn. Or a list of pairs ``(kernel, columns)``: a weighted
+        sum of kernels, each of some columns of X (their numbers or names, a slice or a mask), whose
+        weights are chosen as well ("banded ridge"). gamma is then a number for all of them, or
+        "tune", the gamma at which typical rows of a band are at distance 1.
     gamma : "tune", None, float or array of shape (n_gammas,), default="tune"
         The gammas to choose from; None means 1/n_features. "tune" searches about a dozen of them,
         from coarse to fine, for the best score that any alpha has.
@@ -317,7 +437,13 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
     store_cv_results : bool, default=False
         Whether to keep ``cv_results_``; for leave-one-out only.
     random_state : int, RandomState or None, default=None
-        Seed of the rows and landmarks by which gamma is searched.
+        Seed of the rows and landmarks by which gamma is searched, and of random weights.
+    band_search : "gradient" or int, default="gradient"
+        How the weights of several kernels are chosen: along the exact gradient of the held-out
+        squared error (of targets with variance 1), or the best of so many random draws.
+    target_groups : None, "each" or array of shape (n_targets,), default=None
+        Which targets share the weights of several kernels: None means all, "each" that none do, and
+        an array has the number or name of each target's group.
 
     Attributes
     ----------
@@ -337,6 +463,10 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
     cv_results_ : array of shape (n_samples, n_alphas) or (n_samples, n_targets, n_alphas)
         With ``store_cv_results=True``: squared errors of leave-one-out for ``gamma_``, or its
         predictions if there is a ``scoring``.
+    band_weights_ : array of shape (n_bands, n_targets)
+        What each of several kernels is multiplied by.
+    explained_by_band_ : array of shape (n_bands, n_targets)
+        What each of several kernels adds to the R² of held-out rows; their sum is that R².
     is_exact_ : bool
         Whether ``best_score_`` is that of refits, up to rounding.
     dual_coef_, intercept_, kernel_, expansion_
@@ -381,6 +511,8 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
         scale: Literal["auto", "robust"] | None = "auto",
         store_cv_results: bool = False,
         random_state: RandomState = None,
+        band_search: Literal["gradient"] | int = "gradient",
+        target_groups: Literal["each"] | ArrayLike | None = None,
     ) -> None:
         keep_parameters(self, locals())
 

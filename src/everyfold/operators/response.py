@@ -259,6 +259,13 @@ class Response(ABC):
             "training rows of each fold instead"
         )
 
+    def slopes(self, link: Array) -> Array | None:
+        """How values at new rows answer to the targets, (m, n); None if that is not known.
+
+        ``link`` turns coefficients into these values (``Expansion.link``).
+        """
+        return None
+
     def removal_forces(self, rows: Index, g: Array) -> Array:
         r"""The forces :math:`v_S = (I - D_S M_{SS})^{-1} g_S` that undo the rows of one set.
 

@@ -1,5 +1,6 @@
 """Plots of a finished search, in the style of scikit-learn's displays. They need matplotlib."""
 
+from everyfold.plotting.distribution_plots import DistributionCalibrationDisplay
 from everyfold.plotting.influence_plots import InfluenceDisplay
 from everyfold.plotting.prediction_plots import (
     FeatureWeightsDisplay,
@@ -12,6 +13,7 @@ from everyfold.plotting.surface import CVSurfaceDisplay
 __all__ = [
     "CVCurveDisplay",
     "CVSurfaceDisplay",
+    "DistributionCalibrationDisplay",
     "FeatureWeightsDisplay",
     "InfluenceDisplay",
     "IntervalDisplay",

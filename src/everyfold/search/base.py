@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.utils import Tags, get_tags
 
 from everyfold._progress import warn
@@ -451,6 +452,8 @@ class FastSearchCV(
         self.cv_results_ = table.results
         self._keeper, self._numbers = state.keeper, state.finished
         self._by_fold = table.by_fold
+        has_std = isinstance(final_step(self.estimator), GaussianProcessRegressor)
+        self._splits = state.data.splits if has_std and state.data.in_memory else None
         self._given, self._said = state.given, tuple(notes)
         groups = state.request.metadata.split, state.given.params or {}
         self._ratio, self._unit = _test_ratio(state.data, table.n_splits, *groups)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,6 +25,7 @@ from everyfold.estimators.targets import Target
 from everyfold.judge.bootstrap import HeldOutTable
 from everyfold.judge.fitted import index_of
 from everyfold.judge.threshold import NOT_A_CLASSIFIER
+from everyfold.search.fit_inputs import FitInputs
 
 Method = Literal["predict", "decision_function", "predict_proba"]
 
@@ -51,6 +53,10 @@ class OutOfFoldPredictions:
         How certain the values are, as in ``cv_results_["status"]``.
     truth : array of shape (n_samples,) or (n_samples, n_targets)
         y of all rows.
+    std : array of the same shape as values, or None
+        For Gaussian processes, the predicted standard deviations as ``predict(return_std=True)``
+        has them: with the noise of a ``WhiteKernel``, without ``alpha``. Of rows that several folds
+        held out, the root of the mean variance.
     """
 
     values: AnyArray
@@ -59,6 +65,7 @@ class OutOfFoldPredictions:
     is_exact: bool
     status: str
     truth: AnyArray
+    std: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -319,6 +326,9 @@ class WinnerAnswers:
     cv_results_: Params
     _keeper: PredictionStore
     _numbers: list[int]
+    _given: FitInputs
+    _splits: Sequence[tuple[Index, Index]] | None
+    estimator: Estimator
 
     def _respond(self, method: str, X: Matrix) -> AnyArray:
         """What the winner makes of rows; those of a source block by block, those of Dask later."""
@@ -368,4 +378,26 @@ class WinnerAnswers:
             number, winners = WINNERS_OF_TARGETS, np.unique(self.best_index_per_target_).tolist()
         is_exact = bool(results["is_exact"][winners].all())
         status = str(results["status"][winners[0]])
+        is_one = number != WINNERS_OF_TARGETS
+        if method == "predict" and is_one and self._splits is not None and self._given.rows:
+            return self._distributions(results["params"][index], is_exact=is_exact, status=status)
         return self._keeper.read(number, method, is_exact=is_exact, status=status)
+
+    def _distributions(
+        self, params: Params, *, is_exact: bool, status: str
+    ) -> OutOfFoldPredictions:
+        """The distributions of a Gaussian process, which the search itself has not computed."""
+        from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
+
+        assert self._given.rows is not None
+        X, y = self._given.rows
+        estimator = clone(self.estimator).set_params(**clone(params, safe=False))
+        folds = DistributionFolds(estimator, X, y, None, self._splits, None)
+        found, std, rows = folds.predictions()
+        repeats = np.bincount(rows, minlength=len(y))
+        values, spread = _means(found, rows, repeats)
+        variance, _ = _means(std**2, rows, repeats)
+        truth = np.asarray(y)
+        return OutOfFoldPredictions(
+            values, spread, repeats, is_exact, status, truth, np.sqrt(variance)
+        )

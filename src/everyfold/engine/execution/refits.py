@@ -17,7 +17,12 @@ from time import process_time, time
 import numpy as np
 from sklearn.base import clone
 
-from everyfold._sklearn_private import HAS_CALLBACKS, fit_and_score, safe_split
+from everyfold._sklearn_private import (
+    HAS_CALLBACKS,
+    MultimetricScorer,
+    fit_and_score,
+    safe_split,
+)
 from everyfold._typing import Array, Estimator, Matrix, Params
 from everyfold.adapters.pipelines import final_step
 from everyfold.crossval.base import Failure
@@ -26,13 +31,16 @@ from everyfold.engine.planning.methods import MANY_FOLDS, Method
 from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.refit_costs import PlainFits
 from everyfold.engine.planning.units import Group, Unit
+from everyfold.engine.reading.reader import shares_distributions
 from everyfold.engine.records import REFITTED, Candidate, Data, Outcome, mean_score, with_fields
+from everyfold.engine.scoring.fold_scorers import FoldScores, by_name
 from everyfold.estimators.targets import Target
 
 # How many candidates are refitted by default if the winner's score is not exact.
 AUTO_CONFIRM = 3
 
 _WORDS = "refits of the estimator itself on every fold"
+_OF_DISTRIBUTIONS = "held-out distributions of all folds, one factorisation"
 
 
 @dataclass(frozen=True)
@@ -203,12 +211,23 @@ def _without_refitted(history: History) -> History:
 
 
 def refit_units(data: Data) -> list[Unit]:
-    """The candidates that nothing speeds up, fold by fold as scikit-learn would take them."""
-    return [
+    """The candidates that nothing speeds up, fold by fold as scikit-learn would take them.
+
+    Those whose folds share their distributions are evaluated on all of them at once.
+    """
+    shared = with_distributions(data)
+    return [_unit(number, _OF_DISTRIBUTIONS) for number in shared] + [
         replace(_unit(number), folds=(fold,))
         for number in data.foreign
+        if number not in shared
         for fold in range(data.n_folds)
     ]
+
+
+def with_distributions(data: Data) -> list[int]:
+    """The candidates left to refits whose folds share the distributions that are scored."""
+    own = data.own
+    return [] if own is None else [k for k in data.foreign if shares_distributions(own, k)]
 
 
 def plain_units(data: Data, fits: Mapping[int, PlainFits]) -> list[Unit]:
@@ -229,6 +248,9 @@ def run_refits(data: Data, unit: Unit) -> list[Outcome]:
     """Fit and score the estimators of a unit on its folds, as scikit-learn would."""
     folds = range(data.n_folds) if unit.folds is None else unit.folds
     words, start = unit.methods[0].words, process_time()
+    if words == _OF_DISTRIBUTIONS:
+        with suppress(Exception):  # what fails is done again, and told, as scikit-learn does it
+            return [_of_distributions(data, number) for number in unit.numbers]
     found = [
         _outcome(data, number, folds, [_fit(data, number, fold) for fold in folds], words)
         for number in unit.numbers
@@ -240,6 +262,34 @@ def run_refits(data: Data, unit: Unit) -> list[Outcome]:
     return [
         with_fields(o, pilot=unit.pilot, seconds=(min(sum(o.seconds), used), 0.0)) for o in found
     ]
+
+
+def _of_distributions(data: Data, number: int) -> Outcome:
+    """The scores of a candidate whose folds share distributions; raises if they do not."""
+    own, start = data.own, time()
+    assert own is not None
+    estimator = clone(own.estimator).set_params(**clone(own.candidates[number], safe=False))
+    scorers = by_name(own.scorer)
+    splits = [data.split(fold) for fold in range(data.n_folds)]
+    folds = next(iter(scorers.values())).distributions(estimator, own.X, own.y, splits)
+    fitted = time()
+    scores = FoldScores(
+        {name: scorer.of_folds(folds) for name, scorer in scorers.items()},
+        isinstance(own.scorer, MultimetricScorer),
+    )
+    each = (fitted - start) / len(splits), (time() - fitted) / len(splits)
+    unknown = np.full(len(splits), np.nan)
+    return Outcome(
+        number,
+        np.arange(len(splits)),
+        scores,
+        None,
+        np.ones(len(splits), dtype=bool),
+        *(unknown, unknown, {}),
+        seconds=(fitted - start, time() - fitted),
+        times=[each] * len(splits),
+        method=_OF_DISTRIBUTIONS,
+    )
 
 
 def failed_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:

@@ -25,6 +25,7 @@ from everyfold.engine.execution.refits import (
     WithRefits,
     plain_units,
     refit_units,
+    with_distributions,
 )
 from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.planning.costs import SEARCH, first_use
@@ -123,7 +124,9 @@ def _plan_passes(data: SourceData, request: Request) -> SearchPlan:
 def _foreign(data: Data, request: Request) -> list[str]:
     """What is to be said of candidates that nothing speeds up."""
     notes = []
-    by_reason = gather(data.foreign.items(), lambda item: item[1])
+    shared = with_distributions(data)
+    left = {number: reason for number, reason in data.foreign.items() if number not in shared}
+    by_reason = gather(left.items(), lambda item: item[1])
     for members in by_reason:
         numbers, reason = [number for number, _ in members], members[0][1]
         who = "" if len(numbers) == len(request.candidates) else f" {some(numbers)}"
@@ -133,7 +136,7 @@ def _foreign(data: Data, request: Request) -> list[str]:
         firsts = [request.candidates[members[0][0]] for members in by_reason]
         warn_of_refits(
             configured(request.estimator, firsts),
-            f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
+            f"{len(left)} of {len(request.candidates)} candidates are refitted on every "
             f"fold, as scikit-learn does: {words}. {HOW_TO_FILTER}",
         )
     return notes

@@ -28,6 +28,10 @@ from everyfold.folds import Folds
 # Held-out values of a task: more permutations are several tasks.
 _MOST_VALUES = 1 << 24
 
+# Values that are scored at a time: more need more memory, and fewer more calls. From 2**14 on 1,000
+# permutations of 200 labels take the same time; areas under ROC curves need many folds at a time.
+_MOST_SCORED = 1 << 20
+
 _BLIND_TO_Y = (
     splitters.GroupKFold,
     splitters.GroupShuffleSplit,
@@ -121,9 +125,10 @@ def _shares_all(
     is_plain = model.loss.has_constant_curvature and not model.chooses_ridge and not model.warp
     if not is_plain or len(model.ridges) > 1 or model.class_weight is not None or target.has_pairs:
         return False
-    each = chain(folds, (folds[0] for _ in range(len(versions) - len(folds))))
-    if any(versions[i].incomplete(own) for i, own in enumerate(each)):
-        return False
+    if not all(map(target.is_complete_in_any_order, folds)):
+        each = chain(folds, (folds[0] for _ in range(len(versions) - len(folds))))
+        if any(versions[i].incomplete(own) for i, own in enumerate(each)):
+            return False
     return len(folds) == 1 or _has_one_kernel(candidate, task, folds)
 
 
@@ -199,19 +204,48 @@ class OrderedJudge(FoldScorer):
             return self._score_own(values, side, self._n_folds)
         count = len(self._versions)
         table = self._base.by_column(values, side)
-        if table is None:
-            parts = np.split(values, count, axis=1)
-            columns = [self._score_one(i, part, side.parts) for i, part in enumerate(parts)]
-            return list(np.array(columns, dtype=np.float64).T)
-        return list(table.reshape(len(table), count, -1).mean(axis=2))
+        if table is not None:
+            return list(table.reshape(len(table), count, -1).mean(axis=2))
+        parts = np.split(values, count, axis=1)
+        known = self._together(parts, [side.parts] * count)
+        if known is None:
+            known = [self._score_one(i, part, side.parts) for i, part in enumerate(parts)]
+        return list(np.array(known, dtype=np.float64).T)
 
     def _score_own(self, values: Array, side: ScoredRows, n_folds: int) -> list[Score]:
+        count = len(self._versions)
+        known = self._together(
+            np.split(values, side.bounds[n_folds:-1:n_folds]),
+            [side.parts[i * n_folds : (i + 1) * n_folds] for i in range(count)],
+        )
+        if known is not None:
+            return list(chain.from_iterable(known))
         scores: list[Score] = []
-        for i in range(len(self._versions)):
+        for i in range(count):
             first, last = side.bounds[[i * n_folds, (i + 1) * n_folds]]
             parts = side.parts[i * n_folds : (i + 1) * n_folds]
             scores += self._score_one(i, values[first:last], parts)
         return scores
+
+    def _together(
+        self, values: Sequence[Array], parts: Sequence[Sequence[Index]]
+    ) -> Sequence[Sequence[Score]] | None:
+        """The scores of all versions as if they were further folds of one long target.
+
+        None if one of them is not known: roundings of scikit-learn's are for all or for none.
+        """
+        orders, n = self._versions.orders, self._versions.orders.shape[1]
+        count = max(1, len(values) * values[0].size // _MOST_SCORED)
+        found: list[Sequence[Score]] = []
+        for some in np.array_split(np.arange(len(values)), count):
+            target = self._versions.base.restrict(orders[some].ravel())
+            rows = [part + n * k for k, i in enumerate(some.tolist()) for part in parts[i]]
+            own = np.concatenate([values[i] for i in some.tolist()])
+            scores = self._base.known_scores(own, ScoredRows(target, rows))
+            if scores is None:
+                return None
+            found += list(scores.reshape(len(some), -1))
+        return found
 
     def _score_one(self, i: int, values: Array, parts: Sequence[Index]) -> Sequence[Score]:
         target = self._versions[i]

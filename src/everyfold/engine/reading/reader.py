@@ -468,7 +468,8 @@ class Others:
 
     def set_aside(self, number: int, error: Exception) -> None:
         """Leave a candidate to refits, if these are allowed."""
-        self.request.check_fallback(error)
+        if not shares_distributions(self.request, number):
+            self.request.check_fallback(error)
         self.foreign[number] = error
         self.reasons[number] = getattr(error, "reason", str(error))
 
@@ -476,6 +477,20 @@ class Others:
         """Raise the first refusal, if no candidate is left."""
         if not found and not self.foreign and self.refused:
             raise next(iter(self.refused.values())).error
+
+
+def shares_distributions(request: Request, number: int) -> bool:
+    """Whether a candidate's folds share all that scorers of predicted distributions look at.
+
+    That is known to the scorers (:mod:`everyfold.gaussian_process`), not to the engine.
+    """
+    metadata, scorers = request.metadata, list(by_name(request.scorer).values())
+    if request.wants.train_scores or metadata.fit or metadata.score:
+        return False
+    if not all(hasattr(scorer, "shares_folds") for scorer in scorers):
+        return False
+    (estimator,) = configured(request.estimator, [request.candidates[number]])
+    return bool(scorers[0].shares_folds(estimator))
 
 
 def read_models(request: Request, others: Others) -> list[Readable]:

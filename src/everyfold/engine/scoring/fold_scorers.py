@@ -151,11 +151,13 @@ def _moved(score: Score, shifts: Mapping[str, float]) -> Score:
 
 
 def names_of(scores: Sequence[Score]) -> list[str]:
-    """The names of the scorers, as far as one fold has them."""
+    """The names of the scorers, as far as one fold has them.
+
+    A fold that fails before any has several scores may have the score of failures instead.
+    """
     if isinstance(scores, FoldScores):
         return list(scores.columns)
-    first = next((score for score in scores if score is not None), None)
-    return list(first) if isinstance(first, dict) else ["score"]
+    return next((list(score) for score in scores if isinstance(score, dict)), ["score"])
 
 
 def placed(scores: Sequence[Score], where: Index, size: int) -> Sequence[Score]:
@@ -316,6 +318,11 @@ class FoldScorer:
         """The scores of folds and columns, (t, q), where the score is known and their mean."""
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_column(self._known["score"], side, values) if is_known else None
+
+    def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
+        """The scores of all folds, if there is one scorer and nothing else need be asked."""
+        scored = None if self.is_multimetric else self._table(values, side).get("score")
+        return None if scored is None or not scored.is_known.all() else scored.scores
 
     def by_target(self, values: Array, side: ScoredRows) -> Array:
         """The scores of folds and targets, (t, q): of every column of y as if it were alone."""
@@ -487,6 +494,10 @@ class PooledScorer(FoldScorer):
         """See base class."""
         found = self._base.by_column(values, side.together)
         return None if found is None else np.repeat(found, len(side.parts), axis=0)
+
+    def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
+        """See base class; what ``side`` has may be several sets of rows."""
+        return None
 
     def _of_target(self, target: Numbers) -> FoldScorer:
         """See base class."""
