@@ -8,7 +8,8 @@ a minute and a half of processor time; the others less.
 * ``squared``: 10 folds x 16 ridges of squared loss, winner refitted, beside the kernel between all
   rows and the landmarks and one Gram matrix of it.
 * ``logistic``: 10 folds x 16 C of the logistic loss, winner refitted, beside Nystroem once and 160
-  fits of LogisticRegression, of which four (one fold, four C of the grid) are timed and scaled.
+  fits of LogisticRegression, of which four (one fold, four C of the grid) are timed and scaled, at
+  the default tolerance and at 1e-6.
 * ``parquet``, ``dask``: the same search from files in a process limited to 1 GB of data, and on two
   workers, beside the rows in memory.
 * ``million``: a million rows and 500 landmarks.
@@ -128,16 +129,24 @@ def logistic_row() -> None:
     features = Nystroem(gamma=GAMMA, n_components=landmarks, random_state=0)
     made, V = seconds(lambda: features.fit_transform(X))
     train = slice(n // FOLDS, None)
-    times = []
-    for k in TIMED:
-        model = LogisticRegression(C=C[k], max_iter=10_000)
-        times.append(seconds(lambda own=model: own.fit(V[train], y[train]))[0])
-        print(f"  one LogisticRegression with C={C[k]:.3g}: {times[-1]:.1f} s", flush=True)
-    theirs = made + FOLDS * len(C) * float(np.mean(times))
-    print(
-        f"  Nystroem once ({made:.1f} s) and 160 fits, of which {len(TIMED)} were timed, at the "
-        f"default tolerance: {theirs:.0f} s; ratio {theirs / ours:.0f}"
-    )
+    for tol in (1e-4, 1e-6):
+        times = []
+        for k in TIMED:
+            model = LogisticRegression(C=C[k], max_iter=10_000, tol=tol)
+            times.append(seconds(lambda own=model: own.fit(V[train], y[train]))[0])
+        theirs = made + FOLDS * len(C) * float(np.mean(times))
+        words = ", ".join(f"{own:.1f}" for own in times)
+        print(
+            f"  Nystroem once ({made:.1f} s) and 160 fits at tol={tol:g}, of which {len(TIMED)} "
+            f"were timed ({words} s): {theirs:.0f} s; ratio {theirs / ours:.0f}",
+            flush=True,
+        )
+
+
+def files(folder: str, n: int) -> None:
+    """Write the rows, in a process of its own: memory is limited where they are read."""
+    command = [sys.executable, __file__, "--files", folder, str(n)]
+    subprocess.run(command, check=True)
 
 
 def _write(folder: Path, n: int) -> None:
@@ -163,7 +172,7 @@ def _beside(name: str, n: int, ours: float, search: FastGridSearchCV, memory: fl
 def parquet() -> None:
     n = 200_000
     with tempfile.TemporaryDirectory() as name:
-        _write(Path(name), n)
+        files(name, n)
         before = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (1_000_000_000, before[1]))
         source = as_source(name, target="label")
@@ -177,7 +186,7 @@ def dask() -> None:
 
     n = 200_000
     with tempfile.TemporaryDirectory() as name:
-        _write(Path(name), n)
+        files(name, n)
         start, clock = spent(), time.perf_counter()
         options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         with Client(**options, local_directory=name):
@@ -214,7 +223,11 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", default=ROWS, choices=ROWS)
     parser.add_argument("--write", action="store_true", help="add what is printed to the results")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--files", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.files:
+        _write(Path(asked.files[0]), int(asked.files[1]))
+        return
     if asked.alone:
         WORK[asked.rows[0]]()
         return

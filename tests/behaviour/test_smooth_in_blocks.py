@@ -24,7 +24,7 @@ from everyfold import (
 )
 from everyfold.engine.source_data import PassNotes
 from everyfold.estimators.sources import Summing
-from everyfold.streams import ArrayRows, as_source
+from everyfold.streams import ArrayRows, DaskRows, as_source
 
 N, T = 240, 3
 GRID = {"gamma": [0.05, 0.4], "C": [0.1, 1.0, 10.0]}
@@ -264,3 +264,13 @@ def test_the_winner_of_a_smooth_loss_starts_at_the_models_of_the_folds(k, monkey
     np.testing.assert_array_equal(search.classes_, alone.classes_)
     chosen = FastGridSearchCV(model, GRID, cv=CV, refit=lambda table: 0).fit(ArrayRows(X, y))
     assert chosen.best_params_ == {"gamma": 0.05, "C": 0.1}
+
+
+def test_partitions_of_dask_equal_memory():
+    da = pytest.importorskip("dask.array")
+    X, y = rows()
+    parts = DaskRows(da.from_array(X, chunks=(90, 3)), da.from_array(y == "red", chunks=90))
+    model = KernelLogisticClassifier(operator=LANDMARKS, gamma=0.1)
+    options = {"source": parts, "cv": KFold(T), "scoring": "accuracy"}
+    memory, blocks = pair(model, {"C": [0.1, 10.0]}, (X, y == "red"), **options)
+    assert_same(memory, blocks)
