@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
 
 from everyfold._sklearn_private import check_method_params, safe_indexing
@@ -182,6 +184,7 @@ class DistributionFolds:
         try:
             process = read_process(self.estimator)
         except (TypeError, ValueError) as error:
+            _check_distribution(self.estimator)
             self._say(str(error))
             return None
         X, y = check_X_y(self.X, self.y, multi_output=True, y_numeric=True)
@@ -209,6 +212,17 @@ class DistributionFolds:
                 model.set_params(alpha=alpha[train])  # rows keep their noise
             model.fit(safe_indexing(self.X, train), safe_indexing(self.y, train), **given)
             yield model, test
+
+
+def _check_distribution(estimator: Estimator) -> None:
+    """Raise if the predictions of an estimator have no standard deviations."""
+    model = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    known = signature(model.predict).parameters.values()
+    if not any(each.name == "return_std" or each.kind is each.VAR_KEYWORD for each in known):
+        raise ValueError(
+            f"{type(model).__name__} predicts no standard deviations; use a "
+            "GaussianProcessRegressor, or FastCrossConformalRegressor for prediction intervals"
+        )
 
 
 def predict_with_std(folds: DistributionFolds) -> tuple[Array, Array]:
