@@ -2,9 +2,15 @@
 
 Every line is the same candidates on the same folds, one BLAS thread: seconds of ``GridSearchCV``
 and of ours (medians of interleaved repetitions, after compilation), their ratio, and the largest
-difference of the mean scores. A line fails where ours takes longer by more than 5 % and 0.1 s, or
-where a mean differs by more than 3e-3 and by more than one row (of scores beyond 1: relative to
-their size). The exit code is 1 if any line fails.
+difference of the mean scores (of scores beyond 1: relative to their size). A line fails where the
+ratio is below 0.95, or where a mean differs by more than 3e-3. A ratio below 1 is measured again,
+with four times the repetitions. The exit code is 1 if any line fails.
+
+Where scikit-learn's solver stops before the minimum at its own tolerance, so that one row or more
+is on the wrong side, the difference is that to scikit-learn at a small tolerance; the line says so,
+and how far scikit-learn is off at its own. Times are always those of its own. On iris, split 0,
+C = 1 and gamma = 0.01, one value is -4e-4 at libsvm's tolerance of 1e-3; it is 1.1e-4 at 1e-6 and
+at 1e-8.
 
 Rows that were never looked at while costs were measured are marked by a star; they need
 ``../shared/data`` beside the project, and are left out where it is missing.
@@ -53,8 +59,10 @@ from everyfold import (
     KernelRegressor,
 )
 
-SLOWER, SECONDS, DIFFERENCE = 0.95, 0.1, 3e-3
-"""The least ratio, seconds that never count, and the largest difference of a mean score."""
+SLOWER, DIFFERENCE = 0.95, 3e-3
+"""The least ratio, and the largest difference of a mean score."""
+AGAIN = 4
+"""How many times the repetitions a line has that would else be slower."""
 
 
 def _scaled(load: Callable[..., Rows]) -> Callable[[], Rows]:
@@ -173,7 +181,7 @@ CASES = [
          {"logisticregression__C": _powers(-2, 2, 5)}, 10),
     Case("LogisticRegression, 10 x 5 folds", _classes(500, 30), LogisticRegression(), CS,
          RepeatedStratifiedKFold(n_splits=5, n_repeats=10, random_state=0), "roc_auc"),
-    Case("SVC, iris", _scaled(load_iris), SVC(), BOXES),
+    Case("SVC, iris", _scaled(load_iris), SVC(), BOXES, tight={"tol": 1e-6}),
     Case("SVC, iris, one candidate", _scaled(load_iris), SVC(), {"C": [1.0]}),
     Case("SVC, cancer, Pipeline", lambda: load_breast_cancer(return_X_y=True),
          make_pipeline(StandardScaler(), SVC()),
@@ -226,29 +234,23 @@ class Line:
     ours: float
     gap: float
     how: str
-    n: int
 
     @property
-    def differs(self) -> bool:
-        """Whether some mean is off by more than allowed, and by more than one row."""
-        return not self.gap <= max(DIFFERENCE, 1.001 / self.n)
-
-    @property
-    def is_slower(self) -> bool:
-        """Whether the promise does not hold."""
-        late = self.ours - self.theirs
-        return late > max(SECONDS, (1.0 / SLOWER - 1.0) * self.theirs)
+    def ratio(self) -> float:
+        """How much longer scikit-learn takes."""
+        return self.theirs / self.ours
 
     @property
     def verdict(self) -> str:
         """What is wrong with it."""
-        wrong = ["SLOWER"] * self.is_slower + ["DIFFERS"] * self.differs
+        wrong = ["SLOWER"] * (not self.ratio >= SLOWER)
+        wrong += ["DIFFERS"] * (not self.gap <= DIFFERENCE)
         return " ".join(wrong) or "holds"
 
     def __str__(self) -> str:
         return (
             f"{self.name:<34} {self.theirs:>8.3f} {self.ours:>8.3f} "
-            f"{self.theirs / self.ours:>7.2f} {self.gap:>8.0e}  {self.verdict:<8} {self.how}"
+            f"{self.ratio:>7.2f} {self.gap:>8.0e}  {self.verdict:<8} {self.how}"
         )
 
 
@@ -260,22 +262,27 @@ def gap_of(ours: Any, theirs: Any) -> float:
 
 
 def measure(case: Case, clock: Callable[[], float], repeats: int) -> Line:
-    """Both searches in turn, a few times: more often where they are short."""
+    """Both searches in turn, a few times: more often where they are short or equally long."""
     X, y = case.rows()
     options = {"cv": case.cv, "scoring": case.scoring}
     ours = FastGridSearchCV(clone(case.model), case.grid, **options)
     theirs = GridSearchCV(clone(case.model), case.grid, **options)
     taken: dict[str, list[float]] = {"ours": [], "theirs": []}
     seconds(ours, X, y)  # compiles
-    while len(taken["ours"]) < repeats and sum(taken["ours"] + taken["theirs"]) < 10.0:
-        for name, search in (("ours", ours), ("theirs", theirs)):
-            taken[name].append(seconds(search, X, y, clock))
-    how = "; ".join(words for words, _ in ours.plan_.methods)
-    both = float(np.median(taken["theirs"])), float(np.median(taken["ours"]))
+    for count, limit in ((repeats, 10.0), (AGAIN * repeats, 40.0)):
+        while len(taken["ours"]) < count and sum(taken["ours"] + taken["theirs"]) < limit:
+            for name, search in (("ours", ours), ("theirs", theirs)):
+                taken[name].append(seconds(search, X, y, clock))
+        both = float(np.median(taken["theirs"])), float(np.median(taken["ours"]))
+        if both[0] >= both[1]:
+            break
+    how, gap = "; ".join(words for words, _ in ours.plan_.methods), gap_of(ours, theirs)
     if case.tight:
-        theirs = GridSearchCV(clone(case.model).set_params(**case.tight), case.grid, **options)
-        seconds(theirs, X, y)
-    return Line(case.name, *both, gap_of(ours, theirs), how, len(y))
+        tight = GridSearchCV(clone(case.model).set_params(**case.tight), case.grid, **options)
+        seconds(tight, X, y)
+        own, gap = gap_of(theirs, tight), gap_of(ours, tight)
+        how += f"; differs from {case.tight}, from which scikit-learn's own tolerance is {own:.0e}"
+    return Line(case.name, *both, gap, how)
 
 
 @lru_cache
@@ -293,15 +300,19 @@ def main() -> None:
     asked = parser.parse_args()
     use_one_thread()
     print(f"{'':<34} {'sklearn':>8} {'ours':>8} {'ratio':>7} {'differ':>8}")
-    failed = 0
+    lines = []
     for case in CASES:
         if case.is_fresh and (asked.known or not SHARED.exists()):
             continue
         if asked.only and not any(part.lower() in case.name.lower() for part in asked.only):
             continue
         line = measure(case, _clocks()[asked.clock], asked.repeats)
-        failed += line.verdict != "holds"
+        lines.append(line)
         print(line, flush=True)
+    least, most = min(lines, key=lambda line: line.ratio), max(lines, key=lambda line: line.gap)
+    print(f"least ratio {least.ratio:.2f} ({least.name})")
+    print(f"largest difference {most.gap:.0e} ({most.name})")
+    failed = sum(line.verdict != "holds" for line in lines)
     print(f"{failed} of the lines fail" if failed else "every line holds")
     sys.exit(failed > 0)
 

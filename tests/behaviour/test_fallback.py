@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
@@ -503,3 +504,16 @@ def test_orders_of_y_that_leave_a_class_without_weight_are_refused():
             random_state=0,
             params={"sample_weight": np.where(np.arange(90) % 45 < 2, 1.0, 0.0)},
         )
+
+
+def test_steps_that_fail_before_several_classes_fail_alone():
+    pipeline = make_pipeline(SelectKBest(k=2), LogisticRegression(tol=1e-9))
+    grid = {"selectkbest__k": [2, -1]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = ms.GridSearchCV(pipeline, grid, cv=3).fit(FLOWERS, KINDS)
+        ours = FastGridSearchCV(pipeline, grid, cv=3).fit(FLOWERS, KINDS)
+    assert_allclose(
+        ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], atol=1e-9
+    )
+    assert ours.cv_results_["status"][1] == "failed"

@@ -28,6 +28,7 @@ from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.crossval.series import mean_series, rows_left, same_ridge, share_of_ridge
 from everyfold.folds import Folds, Stack
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
+from everyfold.operators.lowrank import LowRank
 from everyfold.operators.response import Response, Solution, weights_of_sets
 from everyfold.solvers import Problem, solve
 
@@ -313,12 +314,28 @@ class InnerLeaveOneOut(FoldSolver[None]):
         """See base class."""
         (problem,) = problems
         inside = problem.restrict(part.train)
+        solution, reached = self._best(inside, part)
+        values = part.cross @ solution.coef + solution.intercept
+        return FoldAnswer(values[None], np.array([reached]), np.array([is_trusted(reached)]))
+
+    def _best(self, inside: Problem, part: TrainTestKernel) -> tuple[Solution, float]:
+        """The fit by the best ridge, and its condition number."""
+        operator = part.operator
+        if (
+            isinstance(operator, LowRank)
+            and inside.ridge_scaling == "sum"
+            and not inside.level.any()
+        ):
+            found = operator.leave_one_out(inside.quadratic, self.choices)
+            if found is not None:
+                _, solution, condition = found[self._choice(inside, [e for e, _, _ in found])]
+                return solution, condition
         singles = Folds.leave_one_out(inside.n)
-        errors = [
-            float(np.mean(inside.w[:, None] * (inside.y - record.values) ** 2))
-            for record in ClosedFormCV().evaluate(inside, part.operator, self.choices, singles)
-        ]
-        fit = solve(inside, part.operator, self.choices[int(np.argmin(errors))])
-        values = part.cross @ fit.solution.coef + fit.solution.intercept
-        condition = np.array([fit.condition])
-        return FoldAnswer(values[None], condition, np.array([is_trusted(fit.condition)]))
+        records = ClosedFormCV().evaluate(inside, operator, self.choices, singles)
+        best = self._choice(inside, [inside.y - record.values for record in records])
+        fit = solve(inside, operator, self.choices[best])
+        return fit.solution, fit.condition
+
+    def _choice(self, inside: Problem, errors: Sequence[Array]) -> int:
+        """The number of the ridge with the least squared error."""
+        return int(np.argmin([np.mean(inside.w[:, None] * left**2) for left in errors]))

@@ -210,6 +210,8 @@ class Model:
 
     def structure_for_any(self) -> Structure:
         """The structure where nothing is known of the rows."""
+        if self.operator == "auto" and isinstance(self.loss, Multinomial):
+            return Primal()  # the only one that serves it
         return self.operator if isinstance(self.operator, Structure) else Dense()
 
     def structure(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:

@@ -7,10 +7,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from everyfold.crossval import ClosedFormCV, Folds, OutOfFold, Refit
+from everyfold.crossval.closed_form import InnerLeaveOneOut
 from everyfold.kernels import RBF
 from everyfold.linalg.ridge_systems import ROUTES
 from everyfold.losses import HuberHinge, Squared
 from everyfold.operators import DenseMatrix
+from everyfold.operators.lowrank import LowRank
 from everyfold.papers import GCV
 from everyfold.solvers import Problem
 from tests import cases, reference
@@ -210,3 +212,29 @@ def test_values_that_are_not_finite_are_mistakes():
     values = np.array([[np.nan], [np.inf], [-np.inf], [0.0]])
     record = OutOfFold(values, np.zeros(4, dtype=bool), np.full(4, np.nan), np.full(4, np.nan))
     assert_array_equal(record.mistakes(np.ones(4), folds)[:, 0], [1.0, 1.0, 1.0, 0.5])
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("some", [1.0, 0.0], ids=["weights", "zeros"])
+def test_ridges_are_chosen_from_the_columns_as_from_the_blocks_of_rows(some, intercept):
+    """Leave-one-out of a few columns takes one spectrum; refits without each row are the truth."""
+    rng = np.random.default_rng(0)
+    V, y = rng.normal(size=(30, 4)) + 3.0, rng.normal(size=(30, 2))
+    y += V @ rng.normal(size=(4, 2)) * np.array([1.0, 0.1])
+    w = rng.uniform(0.5, 2.0, 30)
+    w[::7] *= some
+    problem, ridges = Problem(y, w, Squared(), intercept), (0.01, 1.0, 30.0, 1e3)
+    found = LowRank(V).leave_one_out(problem.quadratic, ridges)
+    dense, singles = DenseMatrix(V @ V.T), Folds.leave_one_out(30)
+    truth = list(Refit().evaluate(problem, dense, ridges, singles))
+    for (left, _, _), record in zip(found, truth, strict=True):
+        assert_allclose((y - left)[w > 0.0], record.values[w > 0.0], rtol=1e-8)
+    rows, solver = np.arange(30), InnerLeaveOneOut(ridges)
+    for k in range(3):
+        held = [
+            solver.solve(
+                [problem], operator.split(rows[rows % 3 != k], rows[k::3]), [1.0], None
+            ).values
+            for operator in (LowRank(V), dense)
+        ]
+        assert_allclose(held[0], held[1], rtol=1e-8)

@@ -116,7 +116,11 @@ def _ridge(estimator: Estimator, size: FitSizes) -> float:
 
 def _ridge_cv(estimator: Estimator, size: FitSizes) -> float:
     small, large = sorted((size.rows, float(size.features)))
-    return COSTS.cube_gram * large * small**2 + COSTS.cube_eigen * small**3 + 8 * size.product
+    made = COSTS.cube_gram * large * small**2
+    # The diagonal of the hat matrix of every alpha: from the columns, or from n x n eigenvectors.
+    each = made if size.rows > size.features else 2 * COSTS.stream * size.rows**2
+    count = np.size(estimator.alphas)
+    return made + COSTS.cube_eigen * small**3 + count * each + 4 * (1 + count) * size.product
 
 
 def _kernel_ridge(estimator: Estimator, size: FitSizes) -> float:

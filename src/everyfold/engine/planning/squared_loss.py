@@ -303,7 +303,13 @@ def own_ridge(work: Workload, choices: int, cost: CostModel = COSTS) -> Cost:
     for m, count in work.groups:
         left = work.n - m
         rank = min(work.rank, left)
-        inner = replace(work, n=left, rank=rank, ridges=choices, groups=((1, left),))
         made = cost.cube_gram * left * rank**2 + cost.gather * left * rank
-        seconds += count * (made + _eigen(inner, cost) + newton_system(left, rank, cost))
+        if work.is_low_rank and rank < left:  # one spectrum, the rows turned once, thin products
+            passes = 4 + choices * (1 + work.targets)
+            own = cost.cube_gram * left * rank**2 + cost.cube_eigen * rank**3
+            own += passes * cost.stream * left * rank + cost.call
+        else:
+            inner = replace(work, n=left, rank=rank, ridges=choices, groups=((1, left),))
+            own = _eigen(inner, cost) + newton_system(left, rank, cost)
+        seconds += count * (made + own)
     return Cost(seconds * work.ridges, 32 * work.n * work.rank)
