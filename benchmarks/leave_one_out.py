@@ -5,7 +5,13 @@ curve and an accuracy of 0.5, and a correlation of 0. A linear LS-SVM is scored 
 leave-pair-out and rebalanced leave-one-out, with every held-out value (``pooled``) or pair. Means
 over the draws (fewer of more than 40 rows), with the standard error of the mean.
 
-Run with ``python benchmarks/leave_one_out.py [--draws 1000]``.
+``partners``: why rebalancing leaves a bias where a single slope is fitted. The area over all pairs
+of a positive and a negative row compares two models, each of which was fitted to the other row of
+the pair. With T the sum of y x over all other rows it is P(T (a - b) > 2 a b) for a and b the
+values of the two rows; which further rows are left out, and whether values are averaged over all
+partners, hardly matters.
+
+Run with ``python benchmarks/leave_one_out.py [study|partners] [--draws 1000]``.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ import platform
 
 import numpy as np
 import sklearn
+from scipy.stats import norm
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
@@ -78,10 +85,60 @@ def study(n: int, setting: tuple[int, float], draws: int) -> dict[str, tuple[flo
     }
 
 
+def without_pairs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The value of row i by the slope that is fitted without rows i and k, (n, n)."""
+    n = len(x) - 2
+    targets = np.where(y > 0, 1.0, -1.0)
+    u, v, uu, uv = (
+        column.sum() - np.add.outer(column, column) for column in (x, targets, x * x, x * targets)
+    )
+    slope = (uv - u * v / n) / (uu - u * u / n + 1.0)  # alpha=1
+    return v / n + slope * (x[:, None] - u / n)
+
+
+def partners(draws: int) -> None:
+    """The areas of one column of noise: one partner, all partners, the same model for both rows."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(40), np.arange(40) % 2
+    cv = RebalancedLeaveOneOut(random_state=0)
+    model = LSSVC(kernel="linear", alpha=1.0)
+    ours = cross_val_predict(model, x[:, None], y, cv=cv, method="decision_function")
+    others = np.array([held[held != i][0] for i, held in enumerate(cv.held_out_sets(x, y)[1])])
+    np.testing.assert_allclose(ours, without_pairs(x, y)[np.arange(40), others])
+    print(f"area under the ROC curve of noise, a single slope, {draws} draws")
+    print(f"{'rows':>6}{'one partner':>16}{'all partners':>16}{'both left out':>16}{'theory':>9}")
+    for n in SIZES:
+        y = np.arange(n) % 2
+        positive, negative = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
+        found = []
+        for _ in range(draws):
+            x = rng.standard_normal(n)
+            values = without_pairs(x, y)
+            first, second = rng.permutation(positive), rng.permutation(negative)
+            one = np.empty(n)
+            one[first], one[second] = values[first, second], values[second, first]
+            every = np.empty(n)
+            every[positive] = values[np.ix_(positive, negative)].mean(axis=1)
+            every[negative] = values[np.ix_(negative, positive)].mean(axis=1)
+            wins = values[np.ix_(positive, negative)] > values[np.ix_(negative, positive)].T
+            found.append((roc_auc_score(y, one), roc_auc_score(y, every), wins.mean()))
+        a, b = rng.standard_normal((2, 1_000_000))
+        theory = norm.cdf(-2.0 * a * b / (np.abs(a - b) * np.sqrt(n - 2))).mean()
+        line = f"{n:>6}"
+        for column in np.transpose(found):
+            line += f"{column.mean():>9.3f} ±{column.std(ddof=1) / np.sqrt(draws):.3f}"
+        print(line + f"{theory:>9.3f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", nargs="?", choices=["study", "partners"], default="study")
     parser.add_argument("--draws", type=int, default=1000)
-    draws = parser.parse_args().draws
+    options = parser.parse_args()
+    draws = options.draws
+    if options.part == "partners":
+        partners(draws)
+        return
     print(
         f"scores of noise, linear LS-SVM, {draws} draws; Python {platform.python_version()}, "
         f"scikit-learn {sklearn.__version__}"

@@ -36,13 +36,23 @@ def reporting_to(listener: Listener | None) -> Iterator[None]:
 @contextmanager
 def subtask(k: int, count: int) -> Iterator[None]:
     """The k-th of so many equal parts: shares inside are shares of it."""
-    outer = _LISTENER.get()
-    if outer is None or count == 1:
+    if _LISTENER.get() is None or count == 1:
         yield
         return
-    with reporting_to(lambda share: outer((k + share) / count)):
+    with reporting_share_of(k / count, (k + 1) / count):
         yield
-    outer((k + 1) / count)
+
+
+@contextmanager
+def reporting_share_of(low: float, high: float) -> Iterator[None]:
+    """What is between two shares of the work: shares inside are shares of it."""
+    outer = _LISTENER.get()
+    if outer is None or high - low == 1.0:
+        yield
+        return
+    with reporting_to(lambda share: outer(low + (high - low) * share)):
+        yield
+    outer(high)
 
 
 def report_share(share: float) -> None:

@@ -8,7 +8,7 @@ from scipy import sparse, stats
 from sklearn import config_context
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import RidgeClassifier
+from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.metrics import get_scorer, make_scorer
 from sklearn.metrics import mean_squared_error as mse
 from sklearn.model_selection import (
@@ -27,6 +27,7 @@ from sklearn.svm import SVC
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning, compare, judge
 from everyfold.io.arrays import ArrayRows
+from everyfold.judge.interval_methods import corrected_t
 from everyfold.search.fit_inputs import DataHash
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
@@ -685,3 +686,12 @@ def test_scores_that_are_all_nan_are_named():
     for ask in (search.significantly_worse, lambda: search.honest_score("nested", X, y)):
         with pytest.raises(ValueError, match="no candidate has a score on every fold"):
             ask()
+
+
+def test_intervals_of_honest_scores_end_where_scores_do():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = X[:, 0] + 0.05 * np.random.default_rng(0).standard_t(1, 40)
+    search = GridSearchCV(Ridge(), {"alpha": [1e-3, 1e-2]}).fit(X, y)
+    found = judge.honest_score(search, "nested", X, y, outer=3, confidence=0.999)
+    assert corrected_t(found.scores, 0.5, 0.999).high > 1.0
+    assert found.interval[1] == 1.0

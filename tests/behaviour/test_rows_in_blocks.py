@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.metrics import make_scorer, max_error, mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit, StratifiedKFold
 from sklearn.model_selection import cross_val_predict as sklearn_cross_val_predict
@@ -23,7 +23,6 @@ from everyfold import (
     FastCrossConformalRegressor,
     FastGradientSearchCV,
     FastGridSearchCV,
-    HuberSVC,
     KernelClassifier,
     KernelRegressor,
     Nystrom,
@@ -584,11 +583,11 @@ class TestRefusals:
 
     def test_what_needs_all_rows(self):
         X, y = labels()
-        self.refuse("many passes", HuberSVC(), (X, y), grid={"C": [1.0]})
+        self.refuse("fits 3 classes together", LogisticRegression(), labels(3), grid={"C": [1.0]})
         self.refuse("depends on the training rows", KernelRegressor(gamma="scale"))
         self.refuse("needs all rows at once", KernelRegressor(operator="dense"))
         self.refuse("needs all rows at once", cv=StratifiedKFold(3))
-        self.refuse("KernelRegressor, LSSVR", SVC(), (X, y), grid={"C": [1.0]})
+        self.refuse("LSSVC, HuberSVC", SVC(), (X, y), grid={"C": [1.0]})
         self.refuse("balanced", KernelClassifier(class_weight="balanced"), (X, y))
         for wrong, message in (({"pink": 2.0}, "names .'pink'"), ({"red": -1.0}, "at least 0")):
             self.refuse(message, KernelClassifier(class_weight=wrong), (X, y))

@@ -20,9 +20,12 @@ from sklearn.model_selection import (
     ShuffleSplit,
     TimeSeriesSplit,
 )
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from everyfold import LSSVC, FastGridSearchCV, compare, score_interval
 from everyfold.judge.interval_methods import error_of_mean, heaviest_share, plain_normal
+from everyfold.judge.model_scores import ModelScores
 from everyfold.judge.responses import fold_responses
 from everyfold.judge.row_scores import read_metric
 from everyfold.papers import MethodOptions
@@ -410,3 +413,38 @@ def test_pairs_of_folds_are_trained_once(monkeypatch):
 
     score_interval(Counted(), X, Y, cv=FOLDS, method="nested")
     assert len(fits) == 5 + len(list(combinations(range(5), 2)))
+
+
+@pytest.mark.filterwarnings("ignore:row .* alone has")
+@pytest.mark.parametrize("method", ["normal", "corrected-t", "nested"])
+@pytest.mark.parametrize(("scoring", "most"), [("r2", 1.0), ("neg_mean_squared_error", 0.0)])
+def test_intervals_end_where_scores_do(method, scoring, most):
+    y = X[:, 0] + 0.02 * np.random.default_rng(0).standard_t(1, len(X))  # one row far off
+    found = score_interval(Ridge(alpha=1e-3), X, y, scoring=scoring, method=method, level=0.999)
+    scores = ModelScores([Ridge(alpha=1e-3)], X, y, None, scoring, 5, 0)
+    free = scores.judge(method, 0.999).bounds
+    assert free.high > most
+    assert found.high == most
+    assert found.low == free.low
+
+
+@pytest.mark.parametrize("model", [Ridge(), make_pipeline(StandardScaler(), Ridge())])
+@pytest.mark.parametrize("method", ["normal", "nested", "corrected-t"])
+def test_weights_are_those_of_the_fits(model, method):
+    weights = np.random.default_rng(0).integers(1, 4, len(X)).astype(float)
+    asked = {"cv": FOLDS, "method": method, "scoring": "neg_mean_squared_error"}
+    given = {"sample_weight": weights}
+    found = score_interval(model, X, Y, params=given, **asked)
+    name = "sample_weight" if isinstance(model, Ridge) else "ridge__sample_weight"
+    rows = np.empty(len(X))
+    for train, test in FOLDS:
+        fitted = clone(model).fit(X[train], Y[train], **{name: weights[train]})
+        rows[test] = -((Y[test] - fitted.predict(X[test])) ** 2)
+    parts = [rows[test].mean() for _, test in FOLDS]
+    if method == "nested":  # whose estimate is corrected for its bias
+        assert found != score_interval(model, X, Y, **asked)
+    else:
+        np.testing.assert_allclose(found.estimate, np.mean(parts), rtol=1e-8)
+    other = compare(model, Ridge(10.0), X, Y, params=given, **asked)
+    lone = score_interval(Ridge(10.0), X, Y, params=given, **asked)
+    np.testing.assert_allclose(other.difference, found.estimate - lone.estimate, rtol=1e-8)

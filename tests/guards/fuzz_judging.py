@@ -514,13 +514,14 @@ def examine_interval(random: np.random.Generator) -> tuple[Drawn, str]:
     found = ask(score_interval, drawn.models[:1], drawn, asked, slow)
     if found is None:
         return drawn, "refused"
-    expect(found.estimate, slow.estimate, drawn.tolerance, f"{drawn}: estimate")
+    estimate = np.clip(slow.estimate, 0.0, 1.0) if drawn.scoring in OF_LABELS else slow.estimate
+    expect(found.estimate, estimate, drawn.tolerance, f"{drawn}: estimate")
     expect(found.error, slow.error, 10.0 * drawn.tolerance, f"{drawn}: error")
     of_hits = drawn.scoring == "accuracy" and found.method in ("normal", "nested")
     of_hits &= found.method == "nested" or str(drawn.facts.get("cv"))[:3] not in ("2 x", "3 x")
     ends = ends_of(drawn, slow, asked["level"], of_hits=of_hits)
-    if found.method == "pairs":
-        ends = max(0.0, ends[0]), min(1.0, ends[1])
+    least, most = (0.0, 1.0) if drawn.scoring in OF_LABELS else (-np.inf, drawn.scoring == "r2")
+    ends = np.clip(ends, least, most)
     expect([found.low, found.high], ends, 20.0 * drawn.tolerance, f"{drawn}: interval")
     return drawn, "interval"
 

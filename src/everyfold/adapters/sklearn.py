@@ -53,17 +53,17 @@ _LINEAR = KernelChoice("linear")
 _WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
 
 
-def _refuse_gammas(estimator: Estimator, instead: str) -> None:
-    """Raise what scikit-learn's own ``fit`` would: it knows one gamma only."""
-    if np.ndim(estimator.gamma) > 0:
-        raise ValueError(
-            f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
-            f"supported by scikit-learn; use {instead}, or multiply the columns of X"
-        )
+def _one_gamma(estimator: Estimator, instead: str) -> ValueError:
+    """What scikit-learn's own ``fit`` would raise of several gammas: it knows one only."""
+    return ValueError(
+        f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
+        f"supported by scikit-learn; use {instead}, or multiply the columns of X"
+    )
 
 
 def _kernel_ridge(estimator: Estimator) -> Model:
-    _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "KernelRegressor(fit_intercept=False)")
     _refuse_extremes(estimator, "alpha", "gamma", "coef0")
     if estimator.kernel in ("poly", "polynomial"):
         _refuse_steep_powers(estimator)
@@ -136,7 +136,8 @@ def _refuse_extremes(estimator: Estimator, *names: str) -> None:
     """Leave numbers of an extreme size to scikit-learn."""
     for name in names:
         values = getattr(estimator, name)
-        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
+        many = [values] if isinstance(values, float) else np.atleast_1d(values).tolist()
+        if any(map(_is_extreme, many)):
             raise ValueError(
                 f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
                 f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
@@ -156,7 +157,8 @@ def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -
 
 
 def _svm_choice(estimator: Estimator) -> KernelChoice:
-    _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
     _refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
     return KernelChoice(
         estimator.kernel,
@@ -444,11 +446,12 @@ def read_estimator(estimator: Estimator) -> Model:
 
 def takes_sources(estimator: Estimator) -> bool:
     """Whether an estimator, or ours with the same model, can be fitted to a source of rows."""
-    return is_ours(estimator) or type(estimator) in (KernelRidge, Ridge, RidgeClassifier)
+    kinds = KernelRidge, Ridge, RidgeClassifier, LogisticRegression
+    return is_ours(estimator) or type(estimator) in kinds
 
 
 def fast_version_of(model: Model) -> KernelRegressor | KernelClassifier:
-    """The estimator of this library that asks for the same model, for squared loss.
+    """The estimator of this library that asks for the same model.
 
     Examples
     --------
@@ -467,9 +470,10 @@ def fast_version_of(model: Model) -> KernelRegressor | KernelClassifier:
         "fit_intercept": model.intercept,
         "operator": model.operator,
     }
+    params["loss"] = "squared" if model.loss.has_constant_curvature else model.loss
     if model.is_classifier:
-        return KernelClassifier(loss="squared", class_weight=model.class_weight, **params)
-    return KernelRegressor(loss="squared", **params)
+        return KernelClassifier(class_weight=model.class_weight, **params)
+    return KernelRegressor(**params)
 
 
 # -- Parameters that scikit-learn's own fit would refuse -------------------------------------------

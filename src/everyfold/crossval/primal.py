@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from everyfold._typing import Array, Index, Mask
-from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
@@ -35,7 +35,7 @@ from everyfold.linalg.preconditioner import (
     OwnSystems,
     TallPreconditioner,
 )
-from everyfold.linalg.symmetric import EPS
+from everyfold.linalg.symmetric import EPS, TRUSTED_ERROR
 from everyfold.losses import Loss, Multinomial
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank

@@ -20,19 +20,22 @@ import platform
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from everyfold._progress import warn
-from everyfold._typing import Params, Splitter
+from everyfold._typing import Array, Params, Splitter
 from everyfold.engine.code_digests import CheckpointError, Digests
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.request import Request
 from everyfold.engine.serialisation import Json, check_outcomes, decoded, encoded
+from everyfold.engine.source_data import PassNotes
 from everyfold.io.disk import lock, sync_folder
 
 Result = TypeVar("Result")
@@ -130,6 +133,10 @@ class Checkpoint:
         """Write plain data, arrays or outcomes under a key."""
         self._write(b"", {"unit": key, "outcomes": [encoded(o) for o in outcomes]})
 
+    def notes(self) -> PassNotes:
+        """Where units that take several passes over a source keep the finished ones."""
+        return _WrittenNotes(self)
+
     def _write(self, prefix: bytes, record: object) -> None:
         """Add a line, which is on disk or, after an error, as if it had never begun."""
         text = json.dumps(record, separators=(",", ":")).encode()
@@ -188,6 +195,39 @@ class Checkpoint:
             f"checkpoint={str(self._path)!r} has something at byte {place} that this search has "
             "not written; remove the file, or choose another name"
         )
+
+
+@dataclass(frozen=True)
+class _WrittenNotes(PassNotes):
+    """Writes what every pass of a unit found into a checkpoint."""
+
+    journal: Checkpoint
+    key: str = ""
+
+    def of_unit(self, key: str) -> PassNotes:
+        """See base class."""
+        return replace(self, key=key)
+
+    def kept(self, number: int, work: Callable[[], list[list[Array]]]) -> list[list[Array]]:
+        """See base class."""
+        key = f"{self.key} pass {number}"
+        found = self.journal.find_record(key, _arrays)
+        if found is None:
+            found = work()
+            self.journal.append_record(key, found)
+        return found
+
+    def __reduce__(self) -> tuple[type[PassNotes], tuple[()]]:
+        return PassNotes, ()
+
+
+def _arrays(found: list[Json]) -> list[list[Array]]:
+    """Lists of arrays of finite numbers, or an error."""
+    for item in found:
+        for array in item:
+            if array.dtype != np.float64 or not np.isfinite(array).all():
+                raise ValueError("these are not the sums of a pass")
+    return found
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from everyfold._sklearn_private import MultimetricScorer
-from everyfold._typing import ErrorScore, Scorer
+from everyfold._typing import Array, ErrorScore, Scorer
 from everyfold.adapters.pipelines import freeze
 from everyfold.adapters.scaling import ScaledRows, scaler_of, scaling_of
 from everyfold.engine.planning.costs import SummedKernel
@@ -42,6 +42,24 @@ class BlockKernel(SummedKernel):
         return structure_of(self.members[0].model)
 
 
+class PassNotes:
+    """Keeps what the passes of a unit found, so that a search that is repeated goes on from there.
+
+    This one keeps nothing, and so does any in another process.
+    """
+
+    def kept(self, number: int, work: Callable[[], list[list[Array]]]) -> list[list[Array]]:
+        """What the pass of a number found, done if that is not known."""
+        return work()
+
+    def of_unit(self, key: str) -> PassNotes:
+        """The notes of a unit."""
+        return self
+
+    def __reduce__(self) -> tuple[type[PassNotes], tuple[()]]:
+        return PassNotes, ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceData(Data):
     """The data of a search whose rows are a source, read block by block in every pass.
@@ -62,6 +80,8 @@ class SourceData(Data):
         Whether finished passes are kept, so that long ones are better cut.
     threads : int
         That work on the blocks of a pass, here.
+    notes : PassNotes
+        What keeps the finished passes of units that take several.
     """
 
     source: RowSource
@@ -73,6 +93,7 @@ class SourceData(Data):
     kind: str = "none"
     has_journal: bool = False
     threads: int = 1
+    notes: PassNotes = field(default_factory=PassNotes, compare=False)
 
     in_memory = False
 

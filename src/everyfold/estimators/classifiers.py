@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from everyfold._typing import AnyArray, Array, LabelLoss, Matrix, Params, Targets
-from everyfold.estimators.base import Fitted, KernelMachine, keep_parameters
+from everyfold.estimators.base import Fitted, KernelMachine, SourceFit, keep_parameters
 from everyfold.estimators.model import ClassWeight
 from everyfold.estimators.targets import Target
 from everyfold.io import RowSource
@@ -118,15 +118,20 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         """
         X, y = as_rows(X, y)
         if isinstance(X, RowSource):
-            reader = self._fit_source(X, y, sample_weight).reader
-            assert reader.classes is not None
-            self.classes_, self._decoder = reader.classes, reader.target(reader.classes[:0])
+            self._fit_source(X, y, sample_weight)
             return self
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         labels = self._model().target(y)
         self._fit(X, labels, sample_weight)
         self._decide_by(labels)
         return self
+
+    def keep_source_fit(self, source: RowSource, fitted: SourceFit) -> None:
+        """See base class."""
+        super().keep_source_fit(source, fitted)
+        reader = fitted.reader
+        assert reader.classes is not None
+        self._decide_by(reader.target(reader.classes[:0]))
 
     def _decide_by(self, labels: Target) -> None:
         assert labels.classes is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from typing import Literal
@@ -25,7 +25,6 @@ from everyfold.kernels import (
     Gamma,
     Kernel,
     KernelLike,
-    depends_on_rows,
     find_kernel,
     gamma_of_features,
 )
@@ -48,10 +47,26 @@ class KernelChoice:
     coef0: float = 1.0
     params: Mapping[str, object] | None = None
     on_matrices: bool = False
+    depends_on_rows: bool = field(init=False, repr=False, compare=False)
+    """Whether each training set has a kernel of its own."""
+    takes_any_rows: bool = field(init=False, repr=False, compare=False)
+    """Whether only the user's own function looks at the rows, whatever they are."""
+    is_precomputed: bool = field(init=False, repr=False, compare=False)
+    """Whether X is the kernel matrix itself."""
 
     def __post_init__(self) -> None:
         # Arrays, lists and tuples of the same numbers are one kernel, and a tuple compares.
-        object.__setattr__(self, "gamma", gamma_of_features(self.gamma) or self.gamma)
+        gamma = gamma_of_features(self.gamma) or self.gamma
+        name = self.kernel if isinstance(self.kernel, str) else ""
+        is_scaled = isinstance(gamma, str) and gamma == "scale"
+        facts = {
+            "gamma": gamma,
+            "depends_on_rows": is_scaled and name in ("rbf", "laplacian", "poly", "polynomial"),
+            "takes_any_rows": self.on_matrices and not isinstance(self.kernel, Kernel),
+            "is_precomputed": name == "precomputed",
+        }
+        for field_name, value in facts.items():
+            object.__setattr__(self, field_name, value)
 
     def resolve_for_any(self) -> Kernel:
         """The kernel where nothing is known of the rows; raises what is wrong with its name."""
@@ -68,23 +83,6 @@ class KernelChoice:
             X=X,
             on_matrices=self.on_matrices,
         )
-
-    @property
-    def depends_on_rows(self) -> bool:
-        """Whether each training set has a kernel of its own."""
-        return self.kernel in ("rbf", "laplacian", "poly", "polynomial") and depends_on_rows(
-            self.gamma
-        )
-
-    @property
-    def takes_any_rows(self) -> bool:
-        """Whether only the user's own function looks at the rows, whatever they are."""
-        return self.on_matrices and not isinstance(self.kernel, Kernel)
-
-    @property
-    def is_precomputed(self) -> bool:
-        """Whether X is the kernel matrix itself."""
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,8 @@ class Model:
     @property
     def has_kernel_per_fold(self) -> bool:
         """Whether every training set has a kernel of its own, or an approximation of its own."""
-        return self.choice.depends_on_rows or self.structure_for_any().per_fold
+        own = self.operator
+        return self.choice.depends_on_rows or (isinstance(own, Structure) and own.per_fold)
 
     def structure_for_any(self) -> Structure:
         """The structure where nothing is known of the rows."""
@@ -241,12 +240,11 @@ class Model:
         """What needs less memory than the full kernel matrix, in words."""
         return LOW_RANK if self.loss.is_smooth else _SMOOTH
 
-    def is_too_large(self, n_rows: int) -> bool:
-        """Whether scikit-learn's own fit, which needs the full kernel matrix, lacks memory."""
-        has_matrix = self.loss.has_constant_curvature and not self.choice.is_precomputed
-        if not has_matrix or self.choice.resolve_for_any().is_linear:
-            return False
-        return not fits(n_rows, n_rows)
+    @property
+    def has_full_matrix(self) -> bool:
+        """Whether scikit-learn's own fit makes the full kernel matrix."""
+        is_made = self.loss.has_constant_curvature and not self.choice.is_precomputed
+        return is_made and not self.choice.resolve_for_any().is_linear
 
     def draws_landmarks(self, n_rows: int | None) -> bool:
         """Whether "auto" means random landmarks for this many rows, or for rows of a source."""

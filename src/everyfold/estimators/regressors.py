@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from everyfold._typing import Array, Matrix, NumberLoss, Params, Targets
-from everyfold.estimators.base import KernelMachine, keep_parameters
+from everyfold.estimators.base import KernelMachine, SourceFit, keep_parameters
 from everyfold.estimators.targets import Numbers
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
@@ -125,7 +125,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         """
         X, y = as_rows(X, y)
         if isinstance(X, RowSource):
-            self._is_flat = self._fit_source(X, y, sample_weight).is_flat
+            self._fit_source(X, y, sample_weight)
             return self
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True
@@ -133,6 +133,11 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self._is_flat = np.ndim(y) == 1
         self._fit(X, Numbers.read(y), sample_weight)
         return self
+
+    def keep_source_fit(self, source: RowSource, fitted: SourceFit) -> None:
+        """See base class."""
+        super().keep_source_fit(source, fitted)
+        self._is_flat = fitted.is_flat
 
     def predict(self, X: Matrix) -> Array:
         """Predict the rows of X, which may be a source of rows that is read in blocks.

@@ -1,6 +1,7 @@
 """Models that are fitted to a source of rows: which ones can be, and their sums over its blocks.
 
 Kernel ridge models with a low-rank kernel follow from sums over rows, so that one pass suffices.
+Other smooth losses take several (``newton_passes.py``).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def check_model(model: Model) -> None:
     is_read = model.operator == "auto" or model.structure_for_any().reads_sources
     for is_wrong, what, instead in (
         (
-            not model.loss.has_constant_curvature,
-            f"loss={model.loss} needs many passes over the rows",
-            "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()",
+            not model.loss.is_smooth,
+            f"loss={model.loss} is not smooth, and its dual needs all rows at once",
+            "HuberSVC or LSSVC (for regression KernelRegressor(loss='smooth_epsilon'))",
         ),
         (
             model.warp is not None,
@@ -93,10 +94,13 @@ class Reader:
     classes : array of shape (k,) or None
     factors : array of shape (k,) or None
         Weights of the classes.
+    has_log_odds : bool
+        Whether values of models are log-odds.
     """
 
     classes: AnyArray | None = None
     factors: Array | None = None
+    has_log_odds: bool = False
 
     @property
     def sample(self) -> AnyArray:
@@ -108,7 +112,8 @@ class Reader:
         if self.classes is None:
             return Numbers.read(y)
         codes = np.asarray(np.searchsorted(self.classes, np.asarray(y)), dtype=np.intp)
-        return Labels.coded(self.classes, codes)
+        labels = Labels.coded(self.classes, codes)
+        return replace(labels, has_probabilities=True) if self.has_log_odds else labels
 
     def weights(self, block: Block, target: Target) -> Array | None:
         """The weights of a block's rows; None if all are 1."""
@@ -138,7 +143,13 @@ def read_source(source: RowSource, model: Model) -> Reader:
     factors = None
     if model.class_weight is not None:
         factors = model.problems(each, np.ones(len(classes)))[0].w
-    return Reader(classes, factors)
+    if model.is_joint and len(classes) > 2:
+        raise ValueError(
+            f"LogisticRegression fits {len(classes)} classes together, which a source of rows is "
+            "not read for; use KernelLogisticClassifier(kernel='linear'), which fits each class "
+            "against the rest"
+        )
+    return Reader(classes, factors, model.loss.has_log_odds)
 
 
 def _labels(source: RowSource) -> set[Targets]:

@@ -29,8 +29,8 @@ from everyfold._typing import Array, Estimator, Index, Matrix, Params, Splitter,
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.process_kernels import Process, read_process
 from everyfold.crossval import InexactWarning
-from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.reading.reader import warn_of_refits
+from everyfold.engine.request import HOW_TO_FILTER
 from everyfold.estimators.model import original
 from everyfold.folds import Folds, joined
 from everyfold.linalg.blas import blas_threads

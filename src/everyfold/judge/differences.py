@@ -21,6 +21,7 @@ from everyfold._typing import (
     Estimator,
     Mask,
     Matrix,
+    Params,
     Scorer,
     Search,
     Splitter,
@@ -114,6 +115,7 @@ def compare(
     method: Literal["auto"] | RowMethod = "auto",
     level: float = 0.95,
     margin: float = 0.0,
+    params: Params | None = None,
     random_state: int = 0,
 ) -> Comparison:
     """Compare two models or searches on the same rows, or two candidates of a fitted search.
@@ -128,7 +130,7 @@ def compare(
     search : fitted search, optional
         One of this library, or scikit-learn's own. Its candidates are compared by the scores of
         its folds with the corrected resampled t-test (Nadeau and Bengio 2003).
-    cv, scoring, random_state
+    cv, scoring, params, random_state
         As in :func:`score_interval`, for models: both are evaluated on the same folds.
     groups : array of shape (n_samples,), optional
     metric : str, optional
@@ -167,7 +169,10 @@ def compare(
     (0.34, True)
     """
     if search is None:
-        return _of_models(a, b, X, y, cv, groups, scoring, method, level, margin, random_state)
+        _check_asked(level, margin)
+        _check_models(a, b, X, y, method)
+        scores = ModelScores([a, b], X, y, groups, scoring, cv, random_state, params=params)
+        return _of_models(scores, method, level, margin)
     table = score_table(search, metric)
     a, b = index_of(search, a), index_of(search, b)
     if a == b:
@@ -186,21 +191,7 @@ def compare(
     return replace(found, is_exact=bool(is_exact[[a, b]].all()), status=both, unit=unit)
 
 
-def _of_models(
-    a: Estimator,
-    b: Estimator,
-    X: Matrix,
-    y: Targets,
-    cv: Splitter,
-    groups: Targets,
-    scoring: Scorer,
-    method: Literal["auto"] | RowMethod,
-    level: float,
-    margin: float,
-    random_state: int,
-) -> Comparison:
-    """Two models or searches by the methods of ``score_interval``."""
-    _check_asked(level, margin)
+def _check_models(a: Estimator, b: Estimator, X: Matrix, y: Targets, method: str) -> None:
     if not (hasattr(a, "fit") and hasattr(b, "fit")):
         raise ValueError(
             f"a={a!r} and b={b!r} are no estimators; pass two estimators or searches with X and y, "
@@ -212,7 +203,12 @@ def _of_models(
         )
     if X is None or y is None:
         raise ValueError("models are compared on rows; pass the data: X=..., y=...")
-    scores = ModelScores([a, b], X, y, groups, scoring, cv, random_state)
+
+
+def _of_models(
+    scores: ModelScores, method: Literal["auto"] | RowMethod, level: float, margin: float
+) -> Comparison:
+    """Two models or searches by the methods of ``score_interval``."""
     why = "as asked for"
     if method == "auto":
         method, why = choose(scores)

@@ -30,6 +30,7 @@ from everyfold.judge.fitted import (
     ratio_of_splits,
 )
 from everyfold.judge.interval_methods import check_level, interval_of_mean
+from everyfold.judge.row_scores import read_metric
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,12 @@ def honest_score(
     if method == "repeated":
         words += f", {n_repeats} times {len(splits) // n_repeats}"
     interval = interval_of_mean(scores, ratio, confidence)
+    metric = read_metric(search, None)
+    # Student's interval knows nothing of ends that no score can have. What a rule of the user's own
+    # selects by may be another score.
+    if metric is not None and np.array_equal(np.clip(scores, *metric.ends), scores):
+        low, high = np.clip(interval, *metric.ends).tolist()
+        interval = low, high
     found = _record(scores, interval, confidence, _score_of_winner(search), words)
     return replace(found, unit=unit)
 

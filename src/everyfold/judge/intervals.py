@@ -70,6 +70,7 @@ def score_interval(
     scoring: Scorer = None,
     method: IntervalMethod = "auto",
     level: float = 0.95,
+    params: Params | None = None,
     random_state: int = 0,
 ) -> ScoreInterval:
     """The score of a model or search on new rows, with an interval.
@@ -102,6 +103,9 @@ def score_interval(
         by leaving out pairs of rows (Airola et al. 2011). "bbc": bootstrap of a fitted search's
         held-out rows (:func:`everyfold.judge.honest_score`). "auto" chooses, and ``why`` says why.
     level : float, default=0.95
+    params : dict, optional
+        Passed to ``fit``: ``sample_weight``, which is for the last step of a Pipeline. As in
+        :func:`cross_val_score`, scores do not weight rows.
     random_state : int, default=0
         Seed of shuffled folds, halves and bootstrap samples.
 
@@ -119,6 +123,7 @@ def score_interval(
     **Cost** with k folds: "normal" k fits, "corrected-t" 10 k, "conservative-z" 21 k, "nested"
     5 k (k + 1) / 2, "pairs" as many as there are pairs (10,000 at most). For squared loss all of
     them follow from one factorisation. Searches are repeated 3 times where others are 5 or 10.
+    Ends that no score can have, such as an accuracy above 1, are cut off.
     **Exact?** The held-out values are those of refits; how often the intervals contain the truth is
     measured by ``benchmarks/interval_coverage.py``.
 
@@ -136,9 +141,11 @@ def score_interval(
     if method not in METHODS:
         raise ValueError(f"method={method!r} is not known; use one of {list(METHODS)}")
     model = search_or_estimator
-    if method == "bbc" or (method == "auto" and _can_bootstrap(model, scoring, groups)):
+    if method == "bbc" or (
+        method == "auto" and params is None and _can_bootstrap(model, scoring, groups)
+    ):
         return _by_bootstrap(model, groups, level, random_state)
-    scores = ModelScores([model], X, y, groups, scoring, cv, random_state)
+    scores = ModelScores([model], X, y, groups, scoring, cv, random_state, params=params)
     why = "as asked for"
     if method == "auto":
         method, why = choose(scores)
@@ -146,7 +153,7 @@ def score_interval(
     remarks = remarks_on(scores, found)
     for words in remarks:
         warn(words)
-    own = found.bounds
+    own = found.bounds if scores.metric is None else found.bounds.within(*scores.metric.ends)
     return ScoreInterval(
         own.estimate,
         own.low,

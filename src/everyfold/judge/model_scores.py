@@ -19,7 +19,17 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, check_cv
 
 from everyfold._sklearn_private import num_samples
-from everyfold._typing import AnyArray, Array, Estimator, Index, Matrix, Scorer, Splitter, Targets
+from everyfold._typing import (
+    AnyArray,
+    Array,
+    Estimator,
+    Index,
+    Matrix,
+    Params,
+    Scorer,
+    Splitter,
+    Targets,
+)
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.functions.cross_val import cross_val_score, takes_groups
@@ -38,7 +48,13 @@ from everyfold.judge.interval_methods import (
     of_pairs,
     plain_normal,
 )
-from everyfold.judge.responses import FoldResponses, Split, fold_responses, truth_of
+from everyfold.judge.responses import (
+    FoldResponses,
+    Split,
+    fit_params,
+    fold_responses,
+    truth_of,
+)
 from everyfold.judge.row_scores import RowMetric, read_metric
 
 RowMethod = Literal["corrected-t", "conservative-z", "nested", "normal", "delong", "pairs"]
@@ -89,6 +105,8 @@ class ModelScores:
         As in :func:`score_interval`.
     random_state : int
         Seed of shuffled folds.
+    params : dict, optional
+        Passed to ``fit``.
     answer : callable
         What asks models for their responses; a study of one kind of models may know a faster way.
     """
@@ -103,6 +121,7 @@ class ModelScores:
         cv: Splitter,
         random_state: int,
         answer: Callable[..., FoldResponses] = fold_responses,
+        params: Params | None = None,
     ) -> None:
         if isinstance(X, RowSource) or is_lazy(X):
             raise ValueError(
@@ -127,6 +146,7 @@ class ModelScores:
                 "groups has the same label for all rows; pass groups of several labels"
             )
         self.cv, self.seed, self.scoring, self._answer = cv, random_state, scoring, answer
+        self.params = params
         self.is_classifier = is_classifier(self.models[0])
         found = [read_metric(model, scoring) for model in self.models]
         if len(found) > 1 and found[0] != found[1] and None not in found:
@@ -236,7 +256,7 @@ class ModelScores:
         assert self.metric is not None
         asks, positive = self.metric.asks, self.metric.positive
         return [
-            self._answer(model, self.X, self.y, splits, asks, positive, self.labels)
+            self._answer(model, self.X, self.y, splits, asks, positive, self.labels, self.params)
             for model in self.models
         ]
 
@@ -399,7 +419,10 @@ class ModelScores:
         rows, is_exact = None, True
         if self.metric is None:
             own = {"scoring": self.scoring, "cv": splits}
-            table = [np.asarray(cross_val_score(m, self.X, self.y, **own)) for m in self.models]
+            table = [
+                cross_val_score(m, self.X, self.y, params=fit_params(m, self.params), **own)
+                for m in self.models
+            ]
         else:
             answers = self._ask(splits)
             table = [self._scores_of(answer) for answer in answers]

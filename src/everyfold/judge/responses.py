@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from everyfold._sklearn_private import safe_split
-from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Targets
+from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Params, Targets
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.engine.kept_models import fit_to
@@ -56,6 +56,7 @@ def fold_responses(
     asks: Sequence[str] = ("predict",),
     positive: Label | None = None,
     groups: Targets = None,
+    params: Params | None = None,
 ) -> FoldResponses:
     """The responses of models of all splits to their test rows.
 
@@ -72,6 +73,8 @@ def fold_responses(
         The class whose values are returned if there are two; the second by default.
     groups : array, optional
         Passed to ``fit`` of a search whose own folds need them.
+    params : dict, optional
+        Passed to ``fit``, with what belongs to the rows of a fold.
 
     Returns
     -------
@@ -91,7 +94,8 @@ def fold_responses(
     options = Options(error_score="raise", fallback="refit")
     wants = RequestedOutputs(labels_only=method == "predict", selects_by=None, refits=True)
     needs_groups = groups is not None and takes_groups(getattr(estimator, "cv", None))
-    metadata = parted(estimator, {"groups": groups} if needs_groups else {})
+    given = fit_params(estimator, params) | ({"groups": groups} if needs_groups else {})
+    metadata = parted(estimator, given)
     request = Request(estimator, [{}], X, y, list(splits), None, metadata, options, wants)
     bounds = np.cumsum([0, *(len(test) for _, test in splits)])
     rows = np.concatenate([test for _, test in splits])
@@ -104,6 +108,19 @@ def fold_responses(
         if is_first:
             values = 1.0 - values if method == "predict_proba" else -values
     return FoldResponses(rows, bounds, values, is_exact)
+
+
+def fit_params(estimator: Estimator, params: Params | None) -> Params:
+    """Parameters of ``fit`` by the names an estimator has for them.
+
+    Weights of rows are those of the last step of a Pipeline, so that two models can have the same.
+    """
+    given = dict(params or {})
+    model = getattr(estimator, "estimator", estimator) if is_search(estimator) else estimator
+    steps = getattr(model, "steps", None)
+    if "sample_weight" in given and steps:
+        given[f"{steps[-1][0]}__sample_weight"] = given.pop("sample_weight")
+    return given
 
 
 def _from_engine(request: Request, method: str) -> tuple[AnyArray, bool]:

@@ -73,6 +73,14 @@ class RowMetric:
         of_hits = {metrics.accuracy_score: (0.0, 1.0), metrics.zero_one_loss: (-1.0, 0.0)}
         return of_hits.get(self.function)
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest score that there may be."""
+        low, high = _ENDS.get(self.function, (-np.inf, np.inf))
+        if self.params.get("adjusted"):  # balanced accuracy, with 0 for guesses
+            low = -np.inf
+        return (low, high) if self.sign > 0.0 else (-high, -low)
+
     def score(self, y: AnyArray, responses: AnyArray) -> float:
         """The score of some rows, more being better."""
         return self.sign * float(self.function(y, responses, **self.params))
@@ -287,6 +295,36 @@ _MEANS = frozenset(
         metrics.mean_pinball_loss,
     }
 )
+
+_SHARES = (
+    metrics.accuracy_score,
+    metrics.average_precision_score,
+    metrics.balanced_accuracy_score,
+    metrics.brier_score_loss,
+    metrics.f1_score,
+    metrics.jaccard_score,
+    metrics.precision_score,
+    metrics.recall_score,
+    metrics.roc_auc_score,
+    metrics.zero_one_loss,
+)
+_ERRORS = (
+    metrics.log_loss,
+    metrics.max_error,
+    metrics.mean_absolute_error,
+    metrics.mean_absolute_percentage_error,
+    metrics.mean_pinball_loss,
+    metrics.mean_squared_error,
+    metrics.mean_squared_log_error,
+    metrics.median_absolute_error,
+    metrics.root_mean_squared_error,
+)
+_ENDS: dict[Callable[..., object], tuple[float, float]] = {
+    **dict.fromkeys(_SHARES, (0.0, 1.0)),
+    **dict.fromkeys(_ERRORS, (0.0, np.inf)),
+    **dict.fromkeys((metrics.r2_score, metrics.explained_variance_score), (-np.inf, 1.0)),
+    **dict.fromkeys((metrics.matthews_corrcoef, metrics.cohen_kappa_score), (-1.0, 1.0)),
+}
 
 _OF_ROWS: dict[Callable[..., object], _Maker] = {
     metrics.accuracy_score: _hits,

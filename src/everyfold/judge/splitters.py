@@ -189,7 +189,9 @@ class RebalancedLeaveOneOut(HeldOutSets):
 
     Notes
     -----
-    **Cost** with squared loss: that of leave-one-out.
+    **Cost** with squared loss: that of leave-one-out. Accuracies have no bias. The area under the
+    ROC curve of all rows together compares rows by models that were each fitted to the other row,
+    so that it is up to 0.05 too small for models of few columns: use :class:`LeavePairOut`.
 
     References
     ----------

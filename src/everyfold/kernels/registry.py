@@ -210,18 +210,6 @@ def factors_of(kernel: str, gamma: Sequence[float]) -> tuple[float, ...]:
     return tuple(gamma) if kernel == "laplacian" else tuple(math.sqrt(entry) for entry in gamma)
 
 
-def depends_on_rows(gamma: Gamma) -> bool:
-    """Whether a gamma depends on which rows are trained on, so that every fold has its own kernel.
-
-    Examples
-    --------
-    >>> from everyfold.kernels import depends_on_rows
-    >>> depends_on_rows("scale"), depends_on_rows("auto"), depends_on_rows(0.1)
-    (True, False, False)
-    """
-    return isinstance(gamma, str) and gamma == "scale"
-
-
 def _objection(kernel: object) -> str:
     if isinstance(kernel, str) and kernel in REFUSED:
         return f"is not supported: {REFUSED[kernel]}"

@@ -88,7 +88,7 @@ class KeptValues:
         """Those of an outcome, if it has any."""
         if outcome.values is None:
             return None
-        are_signs = outcome.is_approximate and not task.needs_values
+        are_signs = bool(outcome.caveat) and not task.needs_values
         target, values = task.target.emptied(), task.held_out(outcome.values)
         return cls(target, task.whole.test.rows, values, task.folds.n, are_signs, task.target)
 

@@ -18,6 +18,7 @@ import numpy as np
 from everyfold._progress import subtask
 from everyfold._typing import Array, Index, Score
 from everyfold.crossval.base import Failure
+from everyfold.engine.checkpoint import unit_key
 from everyfold.engine.execution.block_methods import (
     NO_FOLDS,
     BadFoldsError,
@@ -56,6 +57,7 @@ def run_passes(data: Data, unit: Unit) -> list[Outcome]:
                 with isolated(data, own, failures):
                     if views := data.views(own, unit.drawn):
                         mapped.append((own, views))
+        data = replace(data, notes=data.notes.of_unit(unit_key(unit)))
         with subtask(0, 1 if method.knows_scores(data) else 2):
             kernels = method.fit(data, mapped, failures) if mapped else []
         if not kernels:

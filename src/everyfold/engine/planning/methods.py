@@ -28,12 +28,12 @@ from everyfold.crossval.svm import (
     SVMLooByRefit,
     SVMLooByStep,
 )
-from everyfold.engine.method_options import is_finite
 from everyfold.engine.planning import costs
 from everyfold.engine.planning.costs import Cost, Workload
 from everyfold.engine.planning.pilot_fits import Pilot
 from everyfold.engine.planning.squared_loss import METHODS, own_ridge, plan_exact
 from everyfold.engine.records import Task
+from everyfold.engine.request import is_finite
 from everyfold.estimators.model import Model
 from everyfold.losses import Multinomial
 from everyfold.operators.base import OperatorSpec

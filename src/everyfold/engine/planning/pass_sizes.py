@@ -38,7 +38,7 @@ def cut_passes(data: SourceData, workers: int) -> list[Unit]:
     memory = None if elsewhere is None else elsewhere.memory
     most_bytes = min(MOST_BYTES, SHARE_OF_MEMORY * (memory or available_memory()))
     kernels = data.kernels
-    needed = [sums_bytes(kernel.width, data.n_folds) for kernel in kernels]
+    needed = [_method([kernel]).held_bytes(data, kernel) for kernel in kernels]
     # The number of rows that landmarks are chosen from: the same in all passes.
     drawn = sample_rows(data.source.n_features, data.widest)
     # Passes that run at the same time share the memory.
@@ -48,7 +48,9 @@ def cut_passes(data: SourceData, workers: int) -> list[Unit]:
     for kernel, own in zip(kernels, needed, strict=True):
         seconds = _cost(data, [kernel], drawn).seconds if data.has_journal else 0.0
         is_full = taken + own > most_bytes or spent + seconds > LONGEST
-        if batches[-1] and (is_full or _method([kernel]) is not _method(batches[-1])):
+        method = _method([kernel])
+        is_alone = not method.shares_passes
+        if batches[-1] and (is_full or is_alone or method is not _method(batches[-1])):
             batches.append([])
             taken, spent = 0, 0.0
         batches[-1].append(kernel)
@@ -133,7 +135,15 @@ def _traffic_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
     workers = data.source.workers()
     if workers is None:
         return []
-    passes = len(units) * (1 if _method(data.kernels).knows_scores(data) else 2)
+    method = _method(data.kernels)
+    if not method.shares_passes:
+        return [
+            f"{pluralise(workers.partitions, 'partition')} on "
+            f"{pluralise(workers.count, 'worker')} with "
+            f"{pluralise(workers.threads, 'thread')}; rows stay where they are, but for a sample, "
+            "and each pass moves the coefficients and gradients of all models"
+        ]
+    passes = len(units) * (1 if method.knows_scores(data) else 2)
     passes += (data.moments is not None) + (data.reader.classes is not None)
     sums = sum(sums_bytes(kernel.width, data.n_folds) for kernel in data.kernels) / 2
     return [

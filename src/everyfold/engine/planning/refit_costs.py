@@ -44,7 +44,7 @@ LEAST = 0.025
 #
 # Estimates of Newton fits are too small by this factor or more where penalties are weak (C = 100
 # with 900 to 1000 rows and 200 to 500 columns).
-_CLEARLY = 1.5
+CLEARLY = 1.5
 
 # If the other work should take at least so many seconds, one refit is timed, and its time decides
 # whether the others are done.
@@ -235,15 +235,10 @@ def plain_fits(
     solver is known to stop so far from the minimum that scores differ from those of the minimum.
     """
     planned = sum(unit.seconds for unit in units)
+    # Solvers of linear models with a coefficient for each row may stop far from the minimum, as
+    # most penalties are weak.
     loose = [kernel for kernel in kernels if kernel.features >= data.n]
-    # Work is done as planned if it is short, or takes clearly less than the calls of refits alone.
-    short = min(LEAST, TIMED_FROM, LONG)
-    if len({type(candidate.parts.final) for candidate in data.candidates.values()}) == 1:
-        calls = CALLS * len(data.candidates) * data.n_folds
-        short = max(short, min(calls, LONG) / _CLEARLY)
-    # Solvers of linear models with a coefficient for each row are an exception: they may stop far
-    # from the minimum, as most penalties are weak.
-    if (planned < short and not loose) or not _may_refit(data, request):
+    if not _may_refit(data, request):
         return RefitChoice()
     ours = _seconds_of(units)
     theirs = {
@@ -268,7 +263,7 @@ def plain_fits(
             continue
         if not warm.isdisjoint(numbers):
             continue
-        margin = _CLEARLY if _is_logistic(own[0]) else 1.0
+        margin = CLEARLY if _is_logistic(own[0]) else 1.0
         limit = margin * sum(ours[k] for k in numbers)
         total = sum(theirs[k] for k in numbers)
         fits = {k: PlainFits(theirs[k], CHEAPEST) for k in numbers}

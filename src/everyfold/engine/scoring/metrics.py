@@ -275,9 +275,9 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     True
     """
     known = _OF_NUMBERS if target.classes is None else _OF_LABELS
-    own = own_score(scorer)
-    if own is not None:
-        return known.get(own)
+    if is_own_score(scorer):
+        own = usual_score(scorer._estimator)
+        return None if own is None else known.get(own)
     function = getattr(scorer, "_score_func", None)
     added = METRICS.get(function) if callable(function) else None
     if added is not None:
