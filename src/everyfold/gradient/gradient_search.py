@@ -558,7 +558,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = own.estimator_type
         tags.classifier_tags, tags.regressor_tags = own.classifier_tags, own.regressor_tags
-        tags.target_tags, tags.input_tags.sparse = own.target_tags, True
+        tags.target_tags, tags.input_tags.sparse = own.target_tags, not is_process(self.estimator)
         return tags
 
 

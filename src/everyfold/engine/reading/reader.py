@@ -52,7 +52,7 @@ from everyfold.engine.planning.methods import check_order
 from everyfold.engine.planning.units import typical_rows
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Request, UnsupportedWarning, is_refused
+from everyfold.engine.request import Request, RequestedOutputs, UnsupportedWarning, is_refused
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import (
     is_own_score,
@@ -431,6 +431,7 @@ def _in_blocks(request: Request, candidates: Sequence[Candidate], others: Others
         error_score=request.options.error_score,
         moments=moments,
         has_journal=request.wants.journal,
+        best_by=_decides(request.wants),
     )
 
 
@@ -680,3 +681,9 @@ def _check_fit_params(parts: Parts) -> None:
             f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
             f"only 'sample_weight' is allowed{advice_on(unknown)}"
         )
+
+
+def _decides(wants: RequestedOutputs) -> str | None:
+    """The score whose best candidate is to be refitted, if one is."""
+    by = "score" if wants.selects_by is True else wants.selects_by
+    return by if wants.refits and isinstance(by, str) else None
