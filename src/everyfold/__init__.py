@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.crossval import InexactWarning
-from everyfold.engine.method_options import UnsupportedWarning
+from everyfold.engine.request import UnsupportedWarning
 from everyfold.estimators import (
     LSSVC,
     LSSVR,

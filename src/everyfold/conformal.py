@@ -32,9 +32,9 @@ from everyfold._typing import (
 )
 from everyfold.crossval import InexactWarning
 from everyfold.engine.kept_models import KeptFolds, keep_folds
-from everyfold.engine.method_options import HOW_TO_FILTER, warn_of_fallback
 from everyfold.engine.reading.reader import not_sped_up, warn_of_refits
-from everyfold.engine.request import Options, Request, RequestedOutputs
+from everyfold.engine.renamed_parameters import warn_of_fallback
+from everyfold.engine.request import HOW_TO_FILTER, Options, Request, RequestedOutputs
 from everyfold.estimators.base import keep_parameters
 from everyfold.functions.cross_val import parted, route
 from everyfold.io.base import check_in_memory

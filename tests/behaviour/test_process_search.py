@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, ShuffleSplit
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from everyfold import FastGradientSearchCV
 from everyfold.scorers import log_density_scorer, neg_crps_scorer
@@ -128,3 +129,26 @@ def test_what_makes_no_sense_is_refused(given, fit, words):
         search.fit(X, Y[:, 0], **fit)
     with pytest.raises(ValueError, match="no plan for a Gaussian"):
         search.plan(X, Y[:, 0])
+
+
+# fit has sample_weight for other estimators, and refuses it for these.
+WEIGHTS = "a Gaussian process takes no weights"
+
+
+@parametrize_with_checks(
+    [FastGradientSearchCV(GaussianProcessRegressor(RBF() + WhiteKernel()), cv=3, max_iter=1)],
+    expected_failed_checks=lambda _: dict.fromkeys(
+        (
+            "check_sample_weights_pandas_series",
+            "check_sample_weights_not_an_array",
+            "check_sample_weights_list",
+            "check_all_zero_sample_weights_error",
+            "check_sample_weights_shape",
+            "check_sample_weights_not_overwritten",
+            "check_sample_weight_equivalence_on_dense_data",
+        ),
+        WEIGHTS,
+    ),
+)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)

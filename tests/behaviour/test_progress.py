@@ -163,11 +163,11 @@ def test_a_pickled_listener_ignores_all():
 
 
 def watched_by(search):
-    return type(progress.find_progress(search, (X, y, None), 1, 1))
+    return type(search._begin(X, y, {}).progress)
 
 
 def test_a_search_that_nobody_watches_tells_nothing():
-    assert watched_by(FastGridSearchCV(LSSVR(), GRID)) is progress.SearchProgress
+    assert watched_by(FastGridSearchCV(LSSVR(), GRID)) is type(None)
     assert watched_by(FastGridSearchCV(LSSVR(), GRID, verbose=1)) is progress.Progress
 
 
@@ -176,6 +176,6 @@ def test_callbacks_of_any_part_are_called(part):
     """scikit-learn keeps them under this name."""
     steps = make_pipeline(StandardScaler(), LSSVR())
     search = FastGridSearchCV(steps, {"lssvr__alpha": [0.1, 1.0]})
-    assert watched_by(search) is progress.SearchProgress
+    assert watched_by(search) is type(None)
     {"search": search, "estimator": steps, "step": steps[0]}[part]._skl_callbacks = []
     assert watched_by(search) is progress.Progress

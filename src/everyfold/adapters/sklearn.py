@@ -21,7 +21,15 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import (
+    GammaRegressor,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+    RidgeCV,
+    TweedieRegressor,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.class_weight import compute_class_weight
@@ -42,6 +50,7 @@ from everyfold.losses import (
     QuadraticEpsilon,
     Squared,
     SquaredHinge,
+    Tweedie,
 )
 
 _LINEAR = KernelChoice("linear")
@@ -53,17 +62,17 @@ _LINEAR = KernelChoice("linear")
 _WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
 
 
-def _refuse_gammas(estimator: Estimator, instead: str) -> None:
-    """Raise what scikit-learn's own ``fit`` would: it knows one gamma only."""
-    if np.ndim(estimator.gamma) > 0:
-        raise ValueError(
-            f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
-            f"supported by scikit-learn; use {instead}, or multiply the columns of X"
-        )
+def _one_gamma(estimator: Estimator, instead: str) -> ValueError:
+    """What scikit-learn's own ``fit`` would raise of several gammas: it knows one only."""
+    return ValueError(
+        f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
+        f"supported by scikit-learn; use {instead}, or multiply the columns of X"
+    )
 
 
 def _kernel_ridge(estimator: Estimator) -> Model:
-    _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "KernelRegressor(fit_intercept=False)")
     _refuse_extremes(estimator, "alpha", "gamma", "coef0")
     if estimator.kernel in ("poly", "polynomial"):
         _refuse_steep_powers(estimator)
@@ -136,7 +145,8 @@ def _refuse_extremes(estimator: Estimator, *names: str) -> None:
     """Leave numbers of an extreme size to scikit-learn."""
     for name in names:
         values = getattr(estimator, name)
-        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
+        many = [values] if isinstance(values, float) else np.atleast_1d(values).tolist()
+        if any(map(_is_extreme, many)):
             raise ValueError(
                 f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
                 f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
@@ -156,7 +166,8 @@ def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -
 
 
 def _svm_choice(estimator: Estimator) -> KernelChoice:
-    _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
     _refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
     return KernelChoice(
         estimator.kernel,
@@ -362,6 +373,45 @@ def _linear_svr(estimator: Estimator) -> Model:
     )
 
 
+# -- generalised linear models -----------------------------------------------------------------
+
+
+def _tweedie(estimator: Estimator, power: float) -> Model:
+    name = type(estimator).__name__
+    _refuse_extremes(estimator, "alpha")
+    if not estimator.alpha > 0.0 or not 1.0 <= power <= 2.0:
+        raise ValueError(
+            f"{name}(alpha={estimator.alpha!r}) of power {power:g} may have many minima; use "
+            "alpha > 0 and a power from 1 to 2"
+        )
+    return Model(
+        _LINEAR,
+        Tweedie(power),
+        tuple(0.5 * ridge for ridge in read_ridge(estimator.alpha)),
+        bool(estimator.fit_intercept),
+        False,
+        ridge_scaling="weights",
+        has_one_target=True,
+    )
+
+
+def _poisson(estimator: Estimator) -> Model:
+    return _tweedie(estimator, 1.0)
+
+
+def _gamma(estimator: Estimator) -> Model:
+    return _tweedie(estimator, 2.0)
+
+
+def _any_tweedie(estimator: Estimator) -> Model:
+    if estimator.link not in ("auto", "log"):
+        raise ValueError(
+            f"TweedieRegressor(link={estimator.link!r}) has an objective that is not convex; use "
+            "link='auto' or 'log'"
+        )
+    return _tweedie(estimator, float(estimator.power))
+
+
 def _refuse_positive(estimator: Estimator) -> None:
     if estimator.positive:
         raise ValueError(
@@ -379,6 +429,9 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     LogisticRegression: _logistic,
     LinearSVC: _linear_svc,
     LinearSVR: _linear_svr,
+    PoissonRegressor: _poisson,
+    GammaRegressor: _gamma,
+    TweedieRegressor: _any_tweedie,
     SVC: _svc,
     SVR: _svr,
     GaussianProcessRegressor: process_model,
@@ -403,7 +456,7 @@ class UnknownEstimatorError(TypeError):
     """
 
     def __init__(self, name: str) -> None:
-        self.reason = f"{name} has folds that this library cannot compute without refitting"
+        self.reason = f"this library cannot compute the folds of {name} without refitting"
         kinds = (*_READERS, KernelRegressor, KernelClassifier)
         supported = ", ".join(kind.__name__ for kind in kinds)
         advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""

@@ -30,7 +30,7 @@ from everyfold.cli.output import show, show_record
 from everyfold.cli.readers import read_file
 from everyfold.cli.study import check_scoring, check_seed
 from everyfold.cli.table import Roles, TableData
-from everyfold.engine.method_options import MethodOptions, UnsupportedWarning
+from everyfold.engine.request import MethodOptions, UnsupportedWarning
 from everyfold.judge.differences import compare
 from everyfold.judge.findings import findings_of, write_report
 from everyfold.judge.verdicts import VerdictLine, verdict

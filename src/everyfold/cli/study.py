@@ -49,7 +49,7 @@ from everyfold.cli.readers import read_file
 from everyfold.cli.table import Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import CheckpointError
-from everyfold.engine.method_options import MethodOptions, UnsupportedWarning
+from everyfold.engine.request import MethodOptions, UnsupportedWarning
 from everyfold.search import FastGridSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
 from everyfold.search.hints import Remark, edges

@@ -22,11 +22,11 @@ from functools import cached_property
 import numpy as np
 
 from everyfold._typing import Array, Index, Mask
-from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.refit import FoldAnswer, Refit
 from everyfold.folds import Fold, Folds, Stack
 from everyfold.linalg.blas import product
-from everyfold.linalg.symmetric import EPS, FactoredStack
+from everyfold.linalg.symmetric import EPS, FactoredStack, is_trusted
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import Response
 from everyfold.solvers import (

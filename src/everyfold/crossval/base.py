@@ -26,10 +26,6 @@ from everyfold.operators.gram import FoldErrors
 from everyfold.operators.response import StructureError
 from everyfold.solvers import Problem
 
-# A value whose estimated relative rounding error exceeds this is not called exact: the condition
-# number of its system times the rounding of float64.
-TRUSTED_ERROR = 1e-6
-
 # The relative rounding of a sum of many terms.
 _ROUNDING = 10.0 * EPS
 
@@ -174,11 +170,6 @@ class OutOfFold:
         is_tie = is_known & (sizes <= error * sizes.max(axis=0, initial=1.0))
         is_right = is_known & (self.values * labels > 0.0)
         return np.where(is_tie, 0.5, ~is_right)
-
-
-def is_trusted(condition: float) -> bool:
-    """Whether rounding errors of a system with this condition number can be neglected."""
-    return condition * EPS <= TRUSTED_ERROR
 
 
 class CrossValMethod(ABC):

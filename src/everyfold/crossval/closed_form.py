@@ -17,16 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from everyfold._typing import Array, Index, Route
-from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.newton_step import StepOptions, newton_steps
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.crossval.series import mean_series, rows_left, same_ridge, share_of_ridge
 from everyfold.folds import Folds, Stack
+from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
 from everyfold.operators.response import Response, Solution, weights_of_sets
@@ -125,12 +127,12 @@ class ClosedFormCV(CrossValMethod):
         """See base class."""
         return self.owners is None
 
-    @property
+    @cached_property
     def _limit(self) -> float:
         """The order as a number: for squared loss "exact" is what infinity gives."""
         return math.inf if self.order == "exact" else float(self.order)
 
-    @property
+    @cached_property
     def _wants_radius(self) -> bool:
         return self._limit < math.inf if self.with_radius is None else self.with_radius
 
@@ -152,7 +154,8 @@ class ClosedFormCV(CrossValMethod):
                 self._ridge(problem, operator, next(responses), part, stack)
                 for part, stack in zip(parts, stacks, strict=True)
             ]
-            yield OutOfFold.joined(folds, groups, scored)
+            is_whole = len(scored) == 1
+            yield scored[0] if is_whole else OutOfFold.joined(folds, groups, scored)
 
     def of_response(
         self, problem: Problem, operator: SupportsResponse, response: Response, folds: Folds

@@ -23,9 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold._typing import Array, Index
-from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.folds import Folds
-from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError, refuse
+from everyfold.linalg.symmetric import (
+    EPS,
+    TRUSTED_ERROR,
+    NotPositiveDefiniteError,
+    is_trusted,
+    refuse,
+)
 from everyfold.operators.base import SupportsMatmul, require
 from everyfold.operators.iterative import Preconditioner
 from everyfold.solvers import Problem

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold._typing import Array, Index
-from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.series import rows_left
 from everyfold.folds import Folds
 from everyfold.io.blocks import height_of
-from everyfold.linalg.symmetric import NotPositiveDefiniteError
+from everyfold.linalg.symmetric import NotPositiveDefiniteError, is_trusted
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import Sums
 from everyfold.operators.lowrank import LowRank

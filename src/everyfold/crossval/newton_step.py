@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold._typing import Array, Index
-from everyfold.crossval.base import OutOfFold, is_trusted
+from everyfold.crossval.base import OutOfFold
 from everyfold.crossval.series import mean_series, rows_left, same_ridge
 from everyfold.folds import Folds
+from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import DualModel, Response, Solution, influence_series
 from everyfold.solvers import Fit, NewtonModel, Problem, has_flat_intercept, solve_path

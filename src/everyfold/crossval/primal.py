@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from everyfold._typing import Array, Index, Mask
-from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold
+from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
@@ -35,7 +35,7 @@ from everyfold.linalg.preconditioner import (
     OwnSystems,
     TallPreconditioner,
 )
-from everyfold.linalg.symmetric import EPS
+from everyfold.linalg.symmetric import EPS, TRUSTED_ERROR
 from everyfold.losses import Loss, Multinomial
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
@@ -125,11 +125,11 @@ class AllFoldsPrimal(CrossValMethod):
             some = folds if step >= len(folds) else folds.subset(range(len(folds))[numbers])
             slots = slice(folds.bounds[numbers.start], folds.bounds[numbers.stop])
             owner = np.repeat(np.arange(len(some)), np.diff(some.bounds))
-            weights, counts = _weights(problem, some)
+            weights, counts = weights_of_folds(problem, some)
             for place, curve in enumerate(curves):
                 batch = _FoldModels(columns, curve.weighted(weights))
-                for j in _from_strong(ridges):
-                    rho = [problem.rho(ridges[j], int(count)) for count in counts]
+                for j in from_strong(ridges):
+                    rho = [problem.rho(ridges[j], float(count)) for count in counts]
                     left = batch.minimise(np.array(rho))
                     values[j, slots, place : place + curve.width] = batch.values[
                         some.test_rows, owner
@@ -180,7 +180,7 @@ class FoldPrimal(FoldSolver[None]):
         for problem in inside:
             for curve in _curves(problem):
                 batch = _FoldModels(columns, curve.weighted(problem.w[:, None]))
-                for j in _from_strong(ridges):
+                for j in from_strong(ridges):
                     rho = problem.rho(ridges[j], problem.n_counted)
                     errors[j] = max(errors[j], float(batch.minimise(np.array([rho]))[0]))
                     coef, intercept = columns.raw(batch.coef)
@@ -228,7 +228,7 @@ def _by_scikit_learn(problem: Problem, V: Array, test: Array, ridge: float) -> t
     return values, not caught
 
 
-def _from_strong(ridges: Sequence[float]) -> list[int]:
+def from_strong(ridges: Sequence[float]) -> list[int]:
     """The positions of ridges from strong to weak: each minimum is near that of the one before."""
     return sorted(range(len(ridges)), key=lambda j: -ridges[j])
 
@@ -239,10 +239,10 @@ def _precision(errors: Array) -> tuple[Array, Mask]:
     return condition, condition * EPS <= TRUSTED_ERROR
 
 
-def _weights(problem: Problem, folds: Folds) -> tuple[Array, Index]:
-    """The weight of every row in every fold, (n, t), and how many rows of each fold count."""
+def weights_of_folds(problem: Problem, folds: Folds) -> tuple[Array, Array]:
+    """The weight of every row in every fold, (n, t), and what multiplies the ridge of each."""
     weights = np.zeros((problem.n, len(folds)))
-    counts = np.zeros(len(folds), dtype=np.intp)
+    counts = np.zeros(len(folds))
     for j, fold in enumerate(folds):
         inside = problem.restrict(fold.train)
         weights[:, j] = np.bincount(fold.train, inside.w, minlength=problem.n)

@@ -16,9 +16,9 @@ import numpy as np
 
 from everyfold._progress import tracked
 from everyfold._typing import Array, Mask, Route
-from everyfold.crossval.base import CrossValMethod, Failure, OutOfFold, is_trusted
+from everyfold.crossval.base import CrossValMethod, Failure, OutOfFold
 from everyfold.folds import Folds
-from everyfold.linalg.symmetric import EPS
+from everyfold.linalg.symmetric import EPS, is_trusted
 from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel
 from everyfold.operators.response import RidgeModels, Solution, StructureError
 from everyfold.solvers import Problem, solve_path

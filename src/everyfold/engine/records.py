@@ -21,12 +21,12 @@ from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scorers import FoldScorer, column, failing_folds, masked
+from everyfold.engine.scoring.fold_scorers import FoldScorer, column, masked
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
 from everyfold.folds import Fold, Folds
-from everyfold.linalg.memory import TRIFLE, available_memory
+from everyfold.linalg.memory import TRIFLE, available_memory, fits
 
 # -- Rows and base matrices that units of one process share ---------------------------------------
 
@@ -155,7 +155,25 @@ class Task:
     @cached_property
     def failing(self) -> dict[int, ValueError]:
         """The folds that no model can be fitted on, and why."""
-        return failing_folds(self.target, self.weights, self.folds)
+        weights, folds = self.weights, self.folds
+        failing: dict[int, ValueError] = {}
+        if not weights.all():
+            fold = np.repeat(np.arange(len(folds)), folds.sizes)
+            kept = weights.sum() - np.bincount(fold, weights[folds.held_rows], minlength=len(folds))
+            for i in np.flatnonzero(kept <= 0.0).tolist():
+                if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
+                    failing[i] = ValueError(
+                        f"cv: split {i} leaves no training rows with positive sample_weight"
+                    )
+        if self.target.classes is None:
+            return failing
+        target = self.target.weighed(weights)
+        for i in target.incomplete(folds):
+            try:
+                target.mask(target.columns[:1], folds[i].train)
+            except ValueError as error:
+                failing.setdefault(i, error)
+        return failing
 
     @cached_property
     def whole(self) -> FoldSubset:
@@ -203,7 +221,9 @@ class Task:
         if len(numbers) < len(folds):
             folds = folds.subset(numbers.tolist())
         test, train = ScoredRows(self.target, folds.tests), None
-        lacking = {i: folds[i].train for i in self.target.incomplete(folds)}
+        lacking = {}
+        if self.target.classes is not None:
+            lacking = {i: folds[i].train for i in self.target.incomplete(folds)}
         if self.with_train:
             train = ScoredRows(self.target, tuple(fold.train for fold in folds))
             folds = _with_training_rows(folds)
@@ -358,7 +378,8 @@ class Data:
         """
         if is_ours(candidate.parts.final):
             return False
-        return not self.in_memory or candidate.model.is_too_large(self.n)
+        is_too_large = not fits(self.n, self.n) and candidate.model.has_full_matrix
+        return not self.in_memory or is_too_large
 
     @property
     def n_weighted(self) -> int:
@@ -481,6 +502,9 @@ class Outcome:
         Those of every fold, where folds are fitted one by one.
     fitted : list of estimators, optional
         Those of every fold, None where the fit failed, as long as values may be asked of them.
+    whole : tuple, optional
+        Of the best candidate of a kernel on a source, the model of all rows where the passes of the
+        folds give it: coefficients of the features, intercepts, and whether y has one axis.
     """
 
     number: Annotated[int, first]
@@ -513,13 +537,9 @@ class Outcome:
     times: Annotated[list[tuple[float, float]] | None, listed] = None
     rank: Annotated[int, max] = 0
     fitted: Annotated[list[Estimator] | None, listed] = None
+    whole: Annotated[tuple[Array, Array, bool] | None, first] = None
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Mean scores that were asked for already: rounds ask again after every unit."""
-
-    @property
-    def is_approximate(self) -> bool:
-        """Whether the method is one that differs from refits."""
-        return bool(self.caveat)
 
     @property
     def failure(self) -> Failure | None:

@@ -1,13 +1,18 @@
-"""What a user asked for, not yet read."""
+"""What a user asked for, not yet read: how values are computed, options, outputs, and the request.
+
+``method`` is one of four names or a :class:`MethodOptions`. The factories of
+:mod:`everyfold.papers` return such records for the methods of publications.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -15,6 +20,7 @@ from sklearn.utils import check_random_state, indexable
 
 from everyfold._sklearn_private import check_method_params, num_samples
 from everyfold._typing import (
+    ClosedName,
     ErrorScore,
     Estimator,
     Fallback,
@@ -36,18 +42,143 @@ from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import is_ours, read_estimator
 from everyfold.crossval import Closed
 from everyfold.crossval.base import find_criterion
-from everyfold.engine.method_options import (
-    NEAR_IDENTITY,
-    MethodChoice,
-    MethodOptions,
-    UnsupportedWarning,
-    is_finite,
-    is_refused,
-)
 from everyfold.estimators.model import Model
 from everyfold.io import RowSource
 from everyfold.operators import Nystrom, Structure
 from everyfold.operators.base import OperatorChoice
+
+# -- How out-of-fold values are computed: what ``method=`` may be ----------------------------------
+
+
+# Half of the digits of float64: smaller kernel values are lost in squares beside the diagonal.
+NEAR_IDENTITY = 1.5e-8
+
+# What the names of methods ask for: an order of the influence series, or refits.
+_ORDERS: dict[str, Order] = {
+    "auto": "auto",
+    "exact": "exact",
+    "screen": "screen",
+    "fast": math.inf,
+}
+
+
+class UnsupportedWarning(UserWarning):
+    """That candidates cannot be sped up and are refitted on every fold, as scikit-learn does.
+
+    A filter with "error" refuses them before any work, and one with "ignore" refits them without a
+    word.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from everyfold import UnsupportedWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.filterwarnings("ignore", category=UnsupportedWarning)
+    """
+
+
+# The end of every such warning.
+HOW_TO_FILTER = (
+    'warnings.filterwarnings("ignore", category=everyfold.UnsupportedWarning) refits without this '
+    'warning, and "error" in place of "ignore" raises an error before any work.'
+)
+
+
+@dataclass(frozen=True, repr=False)
+class MethodOptions:
+    """How out-of-fold values are computed, where the names of ``method`` do not say it.
+
+    The factories of :mod:`everyfold.papers` make these with the conventions of a publication.
+
+    Parameters
+    ----------
+    order : {"auto", "exact", "screen"}, float or Granularity, default="auto"
+        The order of the influence series; inf takes one Newton step per fold.
+    criterion : str, Closed or None, default=None
+        A criterion that is computed from one fit on all rows, without folds.
+    ridge_scaling : {"sum", "mean"}, default="sum"
+        "sum": the ridge does not change when rows are left out, as in scikit-learn. "mean": it is
+        multiplied by the number of training rows, and ``best_estimator_`` has the ridge
+        multiplied by the number of all rows.
+    n_confirm : int or "auto", default="auto"
+        How many of the best candidates are scored again by refits of the estimator itself; these
+        scores then decide. "auto" is 0 if the winner's score is exact, otherwise 3 (0 with more
+        than 20 folds).
+    near_identity : float, default=1.5e-8
+        For a finite ``order`` only: a candidate gets the score -inf if the median over the rows of
+        their largest kernel value with another row, relative to the diagonal, is at most this.
+    operator : {"auto", "dense"} or Structure, default="auto"
+        Used where the search itself has ``operator="auto"``.
+    folds : int, splitter or None, default=None
+        Used where the search itself has ``cv=None``.
+    scoring : str, callable or None, default=None
+        Used where the search itself has ``scoring=None``.
+    fallback : {"warn", "refit", "refuse"}, default="warn"
+        What happens to candidates that cannot be sped up, in calls that still name it.
+    keeps : {"best", "all"} or None, default="best"
+        Whose held-out values are kept for ``out_of_fold`` and ``honest_score``: those of the
+        winner, of all candidates (8 bytes per row, fold repetition and candidate; sums over rows
+        then take a second pass), or none.
+    """
+
+    order: Order | FoldsAndOrder = "auto"
+    criterion: ClosedName | Closed | None = None
+    ridge_scaling: RidgeScaling = "sum"
+    n_confirm: int | Literal["auto"] = "auto"
+    near_identity: float = NEAR_IDENTITY
+    operator: OperatorChoice = "auto"
+    folds: Splitter = None
+    scoring: Scorer = None
+    fallback: Fallback = "warn"
+    keeps: Literal["best", "all"] | None = "best"
+
+    def __post_init__(self) -> None:
+        if self.keeps not in ("best", "all", None):
+            raise ValueError(f"keeps={self.keeps!r} is not known; use 'best', 'all' or None")
+
+    @classmethod
+    def of(cls, method: MethodChoice) -> MethodOptions:
+        """What a ``method`` asks for."""
+        if isinstance(method, cls):
+            return method
+        if isinstance(method, str) and method in _NAMED:
+            return _NAMED[method]
+        raise ValueError(
+            f"method={method!r} is not known; use 'auto', 'exact', 'screen', 'fast' or a method of "
+            "everyfold.papers, such as bif(order=2)"
+        )
+
+    def named(self) -> MethodChoice:
+        """The name of this method, if it has one; else the record itself."""
+        found = (name for name, how in _NAMED.items() if self == how)
+        return next(found, self)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        own = ((field, getattr(self, field.name)) for field in fields(self))
+        given = [f"{f.name}={value!r}" for f, value in own if repr(value) != repr(f.default)]
+        return f"MethodOptions({', '.join(given)})"
+
+
+# The methods that have names.
+_NAMED = {name: MethodOptions(order) for name, order in _ORDERS.items()}
+
+
+def is_finite(order: Order) -> bool:
+    """Whether an order is one of the finite influence series."""
+    return not isinstance(order, str) and float(order) < math.inf
+
+
+# A ``method`` argument.
+MethodChoice: TypeAlias = Literal["auto", "exact", "screen", "fast"] | MethodOptions
+
+
+def is_refused(category: type[Warning] = UnsupportedWarning) -> bool:
+    """Whether a filter that names this very category makes it an error."""
+    for action, _, filtered, _, _ in warnings.filters:
+        if filtered is category:
+            return action == "error"
+    return False
+
 
 # -- Options that exclude each other --------------------------------------------------------------
 
@@ -90,19 +221,6 @@ INCOMPATIBLE = (
 )
 # Options whose values say nothing in a message.
 _WITHOUT_VALUES = {"scoring", "groups", "y"}
-
-
-def refuse_combinations(facts: Params) -> None:
-    """Raise if two options exclude each other; those that ``facts`` lacks are not asked about."""
-    for option, condition, other, other_condition, advice in INCOMPATIBLE:
-        if option not in facts or other not in facts:
-            continue
-        first, second = facts[option], facts[other]
-        if _CONDITIONS[condition](first) and _CONDITIONS[other_condition](second):
-            subject = condition if option == "X" else f"{option}={first!r}"
-            what = other if other in _WITHOUT_VALUES else f"{other}={second!r}"
-            joint = ", " if advice.startswith(("which ", "as ")) else "; "
-            raise ValueError(f"{subject} cannot be combined with {what}{joint}{advice}")
 
 
 @dataclass(frozen=True)
@@ -196,23 +314,11 @@ class Options:
             raise ValueError(
                 f"n_confirm={k!r} is not allowed; use 'auto' or a number of candidates >= 0"
             )
-        refuse_combinations(self.facts)
 
     @cached_property
     def closed(self) -> Closed | None:
         """The criterion that takes the place of held-out scores, if one does."""
         return None if self.criterion is None else find_criterion(self.criterion)
-
-    @property
-    def facts(self) -> Params:
-        """The options by the names that users know, as INCOMPATIBLE reads them."""
-        return {
-            "order": self.order,
-            "criterion": None if self.closed is None else self.closed.name,
-            "ridge_scaling": self.ridge_scaling,
-            "n_confirm": self.n_confirm,
-            "preprocessing": self.preprocessing,
-        }
 
     def check_fallback(self, error: Exception) -> None:
         """Raise an error that says why nothing is sped up, unless the estimator may be refitted.
@@ -272,9 +378,8 @@ class Options:
         if is_usual and not isinstance(model.operator, Structure):
             return model
         operator = self.seeds.plant(model.operator if self.operator == "auto" else self.operator)
-        return replace(
-            model, operator=operator, ridge_scaling=self.ridge_scaling, seed=self.seeds.own
-        )
+        scaling = model.ridge_scaling if model.ridge_scaling == "weights" else self.ridge_scaling
+        return replace(model, operator=operator, ridge_scaling=scaling, seed=self.seeds.own)
 
 
 def _is_order(order: Order) -> bool:
@@ -400,18 +505,28 @@ class Request:
     def check_combinations(self) -> None:
         """Refuse options that exclude each other."""
         groups = [value for value in self.metadata.split.values() if value is not None]
-        refuse_combinations(
-            {
-                **self.options.facts,
-                "X": self.X,
-                "y": self.y,
-                "scoring": self.scorer,
-                "cv": self.cv,
-                "groups": groups[0] if groups else None,
-                "return_train_score": self.wants.train_scores,
-                "pooled": self.wants.pools,
-            }
-        )
+        options = self.options
+        facts: Params = {
+            "order": options.order,
+            "criterion": None if options.closed is None else options.closed.name,
+            "ridge_scaling": options.ridge_scaling,
+            "n_confirm": options.n_confirm,
+            "preprocessing": options.preprocessing,
+            "X": self.X,
+            "y": self.y,
+            "scoring": self.scorer,
+            "cv": self.cv,
+            "groups": groups[0] if groups else None,
+            "return_train_score": self.wants.train_scores,
+            "pooled": self.wants.pools,
+        }
+        for option, condition, other, other_condition, advice in INCOMPATIBLE:
+            first, second = facts[option], facts[other]
+            if _CONDITIONS[condition](first) and _CONDITIONS[other_condition](second):
+                subject = condition if option == "X" else f"{option}={first!r}"
+                what = other if other in _WITHOUT_VALUES else f"{other}={second!r}"
+                joint = ", " if advice.startswith(("which ", "as ")) else "; "
+                raise ValueError(f"{subject} cannot be combined with {what}{joint}{advice}")
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted."""

@@ -33,11 +33,12 @@ from everyfold._typing import (
 )
 from everyfold.adapters.pipelines import HELD_OUT, final_step
 from everyfold.crossval import InexactWarning
-from everyfold.crossval.base import AS_DEFINED, TRUSTED_ERROR, Failure
+from everyfold.crossval.base import AS_DEFINED, Failure
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import ESTIMATED, NEAR_IDENTITY, REFITTED, Data, Outcome
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS, column, names_of
+from everyfold.linalg.symmetric import TRUSTED_ERROR
 from everyfold.operators import Nystrom
 
 
@@ -230,7 +231,12 @@ def condensed(
     entry["fit_error"] = next(iter(outcome.failures.values())).trace if all_failed else None
     for side in sides:
         scores = outcome.scores if side == "test" else outcome.train_scores or ()
-        found = {} if all_failed else _columns(scores, outcome.failures, request)
+        names = () if all_failed else names_of(scores)
+        found = {name: column(scores, name) for name in names}
+        if outcome.failures:
+            found = {name: values.copy() for name, values in found.items()}
+            for values in found.values():
+                values[list(outcome.failures)] = request.options.error_score
         means: Score = {name: _mean(values) for name, values in found.items()}
         entry[f"{side}_scores"] = failed_score(request) if all_failed else means.get("score", means)
         columns |= {f"{side}_{name}": values for name, values in found.items()}
@@ -241,18 +247,6 @@ def _mean(scores: Array) -> float:
     """The mean of scores, which may be infinite."""
     with np.errstate(invalid="ignore"):
         return float(np.mean(scores))
-
-
-def _columns(
-    scores: Sequence[Score], failures: Mapping[int, Failure], request: Request
-) -> dict[str, Array]:
-    """By scorer, the scores of all folds; those that failed have the error score."""
-    columns = {name: column(scores, name) for name in names_of(scores)}
-    if failures:
-        columns = {name: values.copy() for name, values in columns.items()}
-        for values in columns.values():
-            values[list(failures)] = request.options.error_score
-    return columns
 
 
 def read_fold(results: Params, kept: Mapping[str, Sequence[Array]], name: str, index: int) -> Array:

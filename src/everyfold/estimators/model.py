@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from typing import Literal
@@ -20,12 +20,11 @@ from everyfold._progress import warn
 from everyfold._typing import AnyArray, Array, Label, Matrix, Targets
 from everyfold.crossval import InexactWarning
 from everyfold.estimators.target_transforms import Warp
-from everyfold.estimators.targets import Labels, Reading, Target, Voting
+from everyfold.estimators.targets import Labels, NotSpedUpError, Reading, Target, Voting
 from everyfold.kernels import (
     Gamma,
     Kernel,
     KernelLike,
-    depends_on_rows,
     find_kernel,
     gamma_of_features,
 )
@@ -48,10 +47,26 @@ class KernelChoice:
     coef0: float = 1.0
     params: Mapping[str, object] | None = None
     on_matrices: bool = False
+    depends_on_rows: bool = field(init=False, repr=False, compare=False)
+    """Whether each training set has a kernel of its own."""
+    takes_any_rows: bool = field(init=False, repr=False, compare=False)
+    """Whether only the user's own function looks at the rows, whatever they are."""
+    is_precomputed: bool = field(init=False, repr=False, compare=False)
+    """Whether X is the kernel matrix itself."""
 
     def __post_init__(self) -> None:
         # Arrays, lists and tuples of the same numbers are one kernel, and a tuple compares.
-        object.__setattr__(self, "gamma", gamma_of_features(self.gamma) or self.gamma)
+        gamma = gamma_of_features(self.gamma) or self.gamma
+        name = self.kernel if isinstance(self.kernel, str) else ""
+        is_scaled = isinstance(gamma, str) and gamma == "scale"
+        facts = {
+            "gamma": gamma,
+            "depends_on_rows": is_scaled and name in ("rbf", "laplacian", "poly", "polynomial"),
+            "takes_any_rows": self.on_matrices and not isinstance(self.kernel, Kernel),
+            "is_precomputed": name == "precomputed",
+        }
+        for field_name, value in facts.items():
+            object.__setattr__(self, field_name, value)
 
     def resolve_for_any(self) -> Kernel:
         """The kernel where nothing is known of the rows; raises what is wrong with its name."""
@@ -68,23 +83,6 @@ class KernelChoice:
             X=X,
             on_matrices=self.on_matrices,
         )
-
-    @property
-    def depends_on_rows(self) -> bool:
-        """Whether each training set has a kernel of its own."""
-        return self.kernel in ("rbf", "laplacian", "poly", "polynomial") and depends_on_rows(
-            self.gamma
-        )
-
-    @property
-    def takes_any_rows(self) -> bool:
-        """Whether only the user's own function looks at the rows, whatever they are."""
-        return self.on_matrices and not isinstance(self.kernel, Kernel)
-
-    @property
-    def is_precomputed(self) -> bool:
-        """Whether X is the kernel matrix itself."""
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
 
 @dataclass(frozen=True)
@@ -157,12 +155,20 @@ class Model:
                 "'balanced' or None"
             )
 
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether models have no other form than that of their columns."""
+        return isinstance(self.loss, Multinomial) or self.loss.has_log_link
+
     def target(self, y: Targets) -> Target:
         """Read y."""
         return self.reading.read(y)
 
     def check_labels(self, target: Target) -> None:
-        """Raise if class weights are negative, or given for labels that y does not have."""
+        """Raise if class weights are negative, or y has labels or numbers that do not fit."""
+        objection = self.loss.objection(target.columns) if self.loss.has_log_link else ""
+        if objection:
+            raise NotSpedUpError(objection)
         if isinstance(self.class_weight, Mapping) and target.classes is not None:
             check_class_weight(self.class_weight, target.classes)
 
@@ -206,7 +212,8 @@ class Model:
     @property
     def has_kernel_per_fold(self) -> bool:
         """Whether every training set has a kernel of its own, or an approximation of its own."""
-        return self.choice.depends_on_rows or self.structure_for_any().per_fold
+        own = self.operator
+        return self.choice.depends_on_rows or (isinstance(own, Structure) and own.per_fold)
 
     def structure_for_any(self) -> Structure:
         """The structure where nothing is known of the rows."""
@@ -226,8 +233,7 @@ class Model:
                 f"operator={self.operator!r} is not known; use 'auto', 'dense' or Dense()"
             )
         n_rows, n_features = shape
-        # Classes that are fitted together have no other form than that of their columns.
-        has_columns = n_features < n_rows or isinstance(self.loss, Multinomial)
+        has_columns = n_features < n_rows or self.is_of_columns
         if self.operator == "auto" and kernel.is_linear and has_columns:
             return Primal()
         if self.operator == "auto" and not self.choice.is_precomputed:
@@ -241,12 +247,11 @@ class Model:
         """What needs less memory than the full kernel matrix, in words."""
         return LOW_RANK if self.loss.is_smooth else _SMOOTH
 
-    def is_too_large(self, n_rows: int) -> bool:
-        """Whether scikit-learn's own fit, which needs the full kernel matrix, lacks memory."""
-        has_matrix = self.loss.has_constant_curvature and not self.choice.is_precomputed
-        if not has_matrix or self.choice.resolve_for_any().is_linear:
-            return False
-        return not fits(n_rows, n_rows)
+    @property
+    def has_full_matrix(self) -> bool:
+        """Whether scikit-learn's own fit makes the full kernel matrix."""
+        is_made = self.loss.has_constant_curvature and not self.choice.is_precomputed
+        return is_made and not self.choice.resolve_for_any().is_linear
 
     def draws_landmarks(self, n_rows: int | None) -> bool:
         """Whether "auto" means random landmarks for this many rows, or for rows of a source."""

@@ -45,11 +45,10 @@ from everyfold.adapters.pipelines import HELD_OUT, final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.kept_models import fit_to
-from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Data, Outcome
-from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.request import Metadata, MethodChoice, Options, Request, RequestedOutputs
 from everyfold.engine.results import entries_of, sizes_of, warn_if_inexact, warn_of_failures
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.estimators.targets import Target

@@ -29,10 +29,9 @@ from everyfold._typing import (
     Targets,
 )
 from everyfold.engine.execution.executor import evaluate_request
-from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import Data
-from everyfold.engine.request import Options, Request, RequestedOutputs
+from everyfold.engine.request import MethodChoice, Options, Request, RequestedOutputs
 from everyfold.engine.results import entries_of, warn_if_inexact, warn_of_failures
 from everyfold.functions.cross_val import route
 from everyfold.functions.fallback import check_sped_up, falls_back, planned

@@ -12,12 +12,12 @@ import numpy as np
 from sklearn import model_selection
 
 from everyfold._typing import Params
-from everyfold.engine.method_options import HOW_TO_FILTER, MethodOptions, check_names, renamed
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read, warn_of_refits
 from everyfold.engine.records import Data
-from everyfold.engine.request import Request
+from everyfold.engine.renamed_parameters import check_names, renamed
+from everyfold.engine.request import HOW_TO_FILTER, MethodOptions, Request
 from everyfold.io.base import check_in_memory
 
 P = ParamSpec("P")

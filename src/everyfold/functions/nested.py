@@ -21,13 +21,12 @@ from everyfold._typing import Estimator, Index, Params, Score, Scorer, Search
 from everyfold.engine.adaptive.low_rank_first import LOW_RANK_FIRST_ROWS
 from everyfold.engine.adaptive.racing import Racing, may_race
 from everyfold.engine.execution.executor import execute
-from everyfold.engine.method_options import MethodOptions
 from everyfold.engine.planning.methods import MANY_FOLDS
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read, splits_of
 from everyfold.engine.records import Data, Outcome, join
-from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.request import Metadata, MethodOptions, Options, Request, RequestedOutputs
 from everyfold.engine.results import PER_TARGET, best_index, entries_of, is_rule
 from everyfold.engine.scoring.metrics import is_own_score
 from everyfold.folds import Folds

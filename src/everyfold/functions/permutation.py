@@ -35,9 +35,8 @@ from everyfold._typing import (
 )
 from everyfold.adapters.pipelines import split_steps
 from everyfold.engine.execution.executor import evaluate_request
-from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.records import Outcome, Task
-from everyfold.engine.request import Options, Request, RequestedOutputs
+from everyfold.engine.request import MethodChoice, Options, Request, RequestedOutputs
 from everyfold.engine.results import warn_if_inexact
 from everyfold.engine.scoring.metrics import own_score
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score, route, takes_groups

@@ -37,9 +37,9 @@ from everyfold._typing import (
 )
 from everyfold.engine.checkpoint import Checkpoint, check_folds_repeat, fingerprint_of, opened_file
 from everyfold.engine.code_digests import CheckpointError
-from everyfold.engine.method_options import RenamedParameters
 from everyfold.engine.planning.costs import Workload
 from everyfold.engine.planning.plan import SearchPlan
+from everyfold.engine.renamed_parameters import RenamedParameters
 from everyfold.estimators.model import Model, read_ridge, read_weights
 from everyfold.gaussian_process.held_out_gradient import SCORES
 from everyfold.gradient.descent import Descent, Point
@@ -558,7 +558,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = own.estimator_type
         tags.classifier_tags, tags.regressor_tags = own.classifier_tags, own.regressor_tags
-        tags.target_tags, tags.input_tags.sparse = own.target_tags, True
+        tags.target_tags, tags.input_tags.sparse = own.target_tags, not is_process(self.estimator)
         return tags
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold._typing import Array, Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
 from everyfold.adapters.sklearn import fast_version_of, is_ours, read_estimator
-from everyfold.engine.method_options import MethodOptions
+from everyfold.engine.request import MethodOptions
 from everyfold.estimators.model import KernelChoice, Model
 from everyfold.gradient.descent import Point
 from everyfold.io import Folds

@@ -20,7 +20,7 @@ from sklearn.base import clone
 
 from everyfold._typing import AnyArray, Estimator, Search
 from everyfold.engine.checkpoint import check_folds_repeat, versions
-from everyfold.engine.method_options import MethodOptions
+from everyfold.engine.request import MethodOptions
 from everyfold.engine.results import is_rule
 from everyfold.io.disk import writing
 from everyfold.judge.differences import worse_candidates

@@ -39,7 +39,6 @@ from everyfold._typing import (
     Targets,
 )
 from everyfold.adapters.pipelines import read_rows
-from everyfold.crossval.base import is_trusted
 from everyfold.crossval.deletions import deletions
 from everyfold.crossval.fold_models import fold_predictions
 from everyfold.engine.execution.kernel_builder import bind, rows_of
@@ -57,6 +56,7 @@ from everyfold.judge.fitted import given_params, groups_of, is_ours
 from everyfold.judge.splitters import HeldOutSets
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory
+from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators.base import SupportsResponse, require
 from everyfold.solvers import Problem
 

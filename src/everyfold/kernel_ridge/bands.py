@@ -35,7 +35,8 @@ from everyfold.solvers import Problem
 CONCENTRATIONS = (1.0, 0.1)
 
 # A descent ends where the error falls by less than this share; weights of bands are few, so that
-# there is little to over-fit, and 30 iterations were enough on all sets of benchmarks/bands.py.
+# there is little to over-fit; a smaller share costs more steps. Measured in benchmarks/bands.py,
+# where descents ended after about ten steps.
 TOLERANCE, MOST_STEPS = 1e-5, 30
 
 # How far the logarithm of a weight may fall below that of equal weights: below e⁻¹², a band counts

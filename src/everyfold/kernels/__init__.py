@@ -19,7 +19,6 @@ from everyfold.kernels.precomputed import check_precomputed
 from everyfold.kernels.registry import (
     Gamma,
     KernelLike,
-    depends_on_rows,
     factors_of,
     find_kernel,
     gamma_of_features,
@@ -39,7 +38,6 @@ __all__ = [
     "Precomputed",
     "Scaled",
     "check_precomputed",
-    "depends_on_rows",
     "factors_of",
     "find_kernel",
     "gamma_of_features",

@@ -27,9 +27,6 @@ DENSE_FROM = 0.05
 # differences of squares, which would lose the digits of what is left.
 CENTRE_FROM = 0.9
 
-# exp of less is a subnormal number in float32, which takes a hundred times as long.
-_LEAST_EXPONENT = np.float32(-80.0)
-
 
 # Rows
 
@@ -214,20 +211,6 @@ def _centred(X: Matrix, Y: Matrix) -> tuple[Matrix, Matrix]:
         return X, Y
     moved = Y - mean
     return moved if X is Y else X - mean, moved
-
-
-def decay(B: Array, gamma: float, out: AnyArray | None) -> Array:
-    """exp(-gamma B)."""
-    out = room_for(B, out)
-    if out.dtype == np.float32:  # rounding B first is quicker, and the error of exp as small
-        np.copyto(out, B, casting="same_kind")
-        out *= np.float32(-gamma)
-        if out.min(initial=0.0) < _LEAST_EXPONENT:  # looking is far cheaper than clipping
-            np.maximum(out, _LEAST_EXPONENT, out=out)
-    else:
-        np.multiply(B, -gamma, out=out)
-    np.exp(out, out=out)
-    return out
 
 
 def raise_to(block: AnyArray, degree: int) -> None:

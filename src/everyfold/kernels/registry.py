@@ -210,27 +210,13 @@ def factors_of(kernel: str, gamma: Sequence[float]) -> tuple[float, ...]:
     return tuple(gamma) if kernel == "laplacian" else tuple(math.sqrt(entry) for entry in gamma)
 
 
-def depends_on_rows(gamma: Gamma) -> bool:
-    """Whether a gamma depends on which rows are trained on, so that every fold has its own kernel.
-
-    Examples
-    --------
-    >>> from everyfold.kernels import depends_on_rows
-    >>> depends_on_rows("scale"), depends_on_rows("auto"), depends_on_rows(0.1)
-    (True, False, False)
-    """
-    return isinstance(gamma, str) and gamma == "scale"
-
-
 def _objection(kernel: object) -> str:
     if isinstance(kernel, str) and kernel in REFUSED:
         return f"is not supported: {REFUSED[kernel]}"
     nearest = difflib.get_close_matches(str(kernel), NAMES, n=1)
-    hint = f" did you mean {nearest[0]!r}?" if nearest else ""
-    return (
-        f"is not known;{hint} It must be one of {', '.join(map(repr, NAMES))}, or a callable "
-        "k(x, x') of two rows."
-    )
+    hint = f"did you mean {nearest[0]!r}? Use" if nearest else "use"
+    names = ", ".join(map(repr, NAMES))
+    return f"is not known; {hint} one of {names}, or a callable k(x, x') of two rows"
 
 
 def _takes_matrices(function: Callable[..., Matrix]) -> bool:

@@ -23,6 +23,10 @@ SMALL_BLOCK = 12
 # The rounding of float64.
 EPS = float(np.finfo(np.float64).eps)
 
+# A value whose estimated relative rounding error exceeds this is not called exact: the condition
+# number of its system times the rounding of float64.
+TRUSTED_ERROR = 1e-6
+
 # Entries of a tall matrix that are weighted at a time, about 32 MB.
 _BLOCK = 4_000_000
 
@@ -36,6 +40,11 @@ _TILE = 256
 # Up to _LEAF rows LAPACK inverts a triangle as fast as halves do, and from _BLOCKED on it works in
 # blocks itself.
 _LEAF, _BLOCKED = 64, 1024
+
+
+def is_trusted(condition: float) -> bool:
+    """Whether rounding errors of a system with this condition number can be neglected."""
+    return condition * EPS <= TRUSTED_ERROR
 
 
 class NotPositiveDefiniteError(ValueError, ArithmeticError):

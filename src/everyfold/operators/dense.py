@@ -113,7 +113,7 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
 
     def _entries(self, some: Array, out: AnyArray | None = None) -> Array:
         """Entries of K from those of what there is, written to ``out`` in its type."""
-        if not self.is_made:
+        if "K" not in self.__dict__:
             assert self._kernel is not None
             return self._kernel.from_base(some, out=out)
         if out is not None:
@@ -455,7 +455,7 @@ class DenseResponse(Response):
 
     def reduced(self) -> Array:
         """See base class."""
-        return self._scatter(self._C_z)
+        return scatter(self._C_z, self._active, len(self._K))
 
     def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class."""

@@ -4,7 +4,7 @@ The core does not import this package. Its criteria, metrics and operators are e
 ``everyfold._extensions`` when it is imported, so that they can be asked for by name.
 """
 
-from everyfold.engine.method_options import MethodOptions
+from everyfold.engine.request import MethodOptions
 from everyfold.estimators import HuberSVC, QuadraticSVR
 from everyfold.papers.circulant import Circulant
 from everyfold.papers.circulant_response import CirculantMatrix, CirculantWarning

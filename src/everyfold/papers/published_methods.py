@@ -12,7 +12,7 @@ from typing import Literal
 from sklearn.model_selection import LeaveOneOut
 
 from everyfold._typing import ClosedName, RandomState, RidgeScaling, Scorer, Splitter
-from everyfold.engine.method_options import NEAR_IDENTITY, MethodOptions
+from everyfold.engine.request import NEAR_IDENTITY, MethodOptions
 from everyfold.operators import Nystrom
 from everyfold.papers.circulant import Circulant
 from everyfold.papers.closed_criteria import (

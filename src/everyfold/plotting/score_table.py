@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from everyfold._progress import printable, rounded
 from everyfold._typing import AnyArray, Array, Mask, Params, Search
-from everyfold.engine.method_options import MethodOptions
+from everyfold.engine.request import MethodOptions
 
 # Parameters that come first, as the one along which a curve is read.
 RIDGES = ("alpha", "C")

@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,17 +24,18 @@ from everyfold._progress import warn
 from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, fit_context
 from everyfold._typing import Matrix, Params, Pooled, Scorer, Targets
 from everyfold.adapters.pipelines import final_step, with_final_step
+from everyfold.adapters.scaling import fit_to_source
 from everyfold.adapters.sklearn import fast_version_of
 from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.checkpoint import opened
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.execution.refits import refitted_again, with_values
-from everyfold.engine.method_options import MethodOptions, RenamedParameters
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read
 from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, mean_score
-from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.renamed_parameters import RenamedParameters
+from everyfold.engine.request import Metadata, MethodOptions, Options, Request, RequestedOutputs
 from everyfold.engine.results import (
     ONE_STANDARD_ERROR,
     PER_TARGET,
@@ -53,6 +54,7 @@ from everyfold.engine.results import (
 )
 from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
+from everyfold.engine.source_data import SourceData
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.judge.fitted import Unit, groups_of, ratio_of_splits
@@ -66,8 +68,11 @@ from everyfold.search.per_target import (
     exact_method,
 )
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
-from everyfold.search.progress import Contexts, SearchProgress, find_progress
+from everyfold.search.progress import Contexts, Progress
 from everyfold.search.reporting import ResultView
+
+# Where scikit-learn keeps the callbacks of an estimator, and the task that it is a part of.
+_OF_CALLBACKS = "_skl_callbacks", "_parent_callback_ctx"
 
 
 @dataclass
@@ -79,7 +84,7 @@ class _Run:
     metric: Any
     data: Data
     plan: SearchPlan
-    progress: SearchProgress
+    progress: Progress | None
     start: float
     keeper: PredictionStore
     given: FitInputs
@@ -138,8 +143,8 @@ class FastSearchCV(
     _parameter_constraints.pop("pre_dispatch")
     _without_effect = ("pre_dispatch", "deprecated")
 
-    _progress_kind: Callable[..., SearchProgress] = staticmethod(find_progress)
-    """What is told how far the work is; a front end may put a class of its own here."""
+    _progress_kind: Callable[..., Progress] | None = None
+    """What a front end has for itself to show how far the work is."""
     _needs_partition: bool = False
     """Whether every row is to be held out once, as who reads the values of the winner may ask."""
 
@@ -175,13 +180,18 @@ class FastSearchCV(
         state = self._begin(X, y, params)
         with sigterm_raises():
             try:
-                with state.progress.working(state.plan) as contexts:
+                progress = state.progress
+                idle: AbstractContextManager[Contexts] = nullcontext({})
+                if progress is not None:
+                    idle = progress.working(state.plan)
+                with idle as contexts:
                     self._evaluate(state, contexts)
             except BaseException as error:
                 self._keep_what_is_finished(state, error)
                 raise
             self._finish(state)
-        state.progress.end()
+        if state.progress is not None:
+            state.progress.end()
         return self
 
     def plan(self, X: Matrix, y: Targets = None, **params: object) -> SearchPlan:
@@ -272,9 +282,7 @@ class FastSearchCV(
         if self.refit and request.metadata.fit:
             check_weightless(data)
         request = request.indexed()
-        size = made.kernels, len(request.candidates)
-        weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
-        progress = self._progress_kind(self, (request.X, request.y, weights or None), *size)
+        progress = self._find_progress(request, made.kernels)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         if self.refit == PER_TARGET:
             keeper: PredictionStore = TargetStore("best", None)
@@ -284,14 +292,28 @@ class FastSearchCV(
         alone = frozenset(made.refitted if made.plain or data.foreign else ())
         return _Run(request, scorer, metric, data, made, progress, start, keeper, given, alone)
 
+    def _find_progress(self, request: Request, n_kernels: int) -> Progress | None:
+        """What is told how far the work is: nothing, unless this is verbose or has callbacks."""
+        steps = [step for _, step in getattr(self.estimator, "steps", ())]
+        # A search in a search has its caller's callbacks, and parts may have some of their own.
+        parts = self, self.estimator, *steps
+        calls = any(hasattr(part, name) for part in parts for name in _OF_CALLBACKS)
+        if self._progress_kind is None and self.verbose <= 0 and not calls:
+            return None
+        weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
+        given = request.X, request.y, weights or None
+        return (self._progress_kind or Progress)(self, given, n_kernels, len(request.candidates))
+
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run, contexts: Contexts) -> None:
         path = self.checkpoint
         journals = opened(path, state.request, state.data) if path is not None else nullcontext()
-        # Refits tell callbacks of their caller by these contexts.
-        caller = self if contexts else None
-        data = replace(state.data, caller=caller, contexts=contexts, watch=state.progress)
+        data = state.data
+        if state.progress is not None:
+            # Refits tell callbacks of their caller by these contexts.
+            caller = self if contexts else None
+            data = replace(data, caller=caller, contexts=contexts, watch=state.progress)
         with journals as journal, closing(execute(state.plan, data, self.n_jobs, journal)) as done:
             for outcomes in done:
                 self._take(state, outcomes)
@@ -307,12 +329,13 @@ class FastSearchCV(
                 raise outcome.failure.error
             found = state.refits if outcome.is_refit else state.history
             found[outcome.number] = drop_values(outcome)
-            if outcome.rank and isinstance(state.metric, str):
+            is_one_of_several = outcome.landmarks or state.plan.rounds.begins_at_low_rank
+            if is_one_of_several and outcome.rank and isinstance(state.metric, str):
                 score = mean_score(outcome, state.metric)
                 state.rungs.append((outcome.number, outcome.rank, score))
             if not outcome.is_refit and outcome.number in state.data.candidates:
                 state.keeper.take(outcome, state.data)
-        if outcomes[0].number in state.alone:
+        if state.progress is None or outcomes[0].number in state.alone:
             return
         if new:
             state.progress.advance(new)
@@ -492,8 +515,17 @@ class FastSearchCV(
             models.append(made)
         best = PerTargetRegressor(models, owners) if is_per_target else models[0]
         self.best_estimator_ = best
+        X, y, progress = state.request.X, state.request.y, state.progress
+        fit = partial(fit_to_source, best) if isinstance(X, RowSource) else best.fit
         start = time.perf_counter()
-        state.progress.refit(best, state.request.metadata.fit)
+        kept = None
+        if isinstance(state.data, SourceData) and not is_per_target:
+            kept = state.data.kept_fit(number, outcome)
+        with nullcontext() if progress is None else progress.refitting(best):
+            if kept is None:
+                fit(*((X,) if y is None else (X, y)), **state.request.metadata.fit)
+            else:  # the passes of the folds have told it
+                final_step(best).keep_source_fit(X, kept)
         self.refit_time_ = time.perf_counter() - start
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_

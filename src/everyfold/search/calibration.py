@@ -45,8 +45,8 @@ from everyfold._typing import (
 )
 from everyfold.crossval import InexactWarning
 from everyfold.engine.kept_models import fold_classifiers
-from everyfold.engine.method_options import MethodChoice, MethodOptions, RenamedParameters
-from everyfold.engine.request import Metadata, Options, Request
+from everyfold.engine.renamed_parameters import RenamedParameters
+from everyfold.engine.request import Metadata, MethodChoice, MethodOptions, Options, Request
 from everyfold.estimators.classifiers import decide_together
 from everyfold.functions.cross_val import cross_val_predict, parted
 from everyfold.io.base import check_in_memory

@@ -20,7 +20,7 @@ from everyfold._typing import (
     Scorer,
     Splitter,
 )
-from everyfold.engine.method_options import MethodChoice
+from everyfold.engine.request import MethodChoice
 from everyfold.operators.base import OperatorChoice
 from everyfold.search.base import FastSearchCV
 from everyfold.search.randomized import check_free_ridges, draw

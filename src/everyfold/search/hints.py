@@ -61,7 +61,7 @@ def edges(grid: Mapping[str, Sequence[object]], best: Mapping[str, object]) -> d
             continue
         if value == numbers[-1]:
             found[name] = "largest"
-        elif value == numbers[0] and value != _LOWEST.get(_short(name), 0.0):
+        elif value == numbers[0] and value != _LOWEST.get(name.rpartition("__")[2], 0.0):
             found[name] = "smallest"
     return found
 
@@ -85,10 +85,6 @@ def _is_real(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _short(name: str) -> str:
-    return name.rpartition("__")[2]
-
-
 def edge_remarks(
     grids: Sequence[Mapping[str, Sequence[object]]],
     results: Params,
@@ -104,14 +100,14 @@ def edge_remarks(
     is only estimated is compared with none. ``by_fold`` gives the scores of a candidate by fold.
     """
     params = results["params"][best]
-    grid = _around(grids, params)
+    grid = grids[0] if len(grids) == 1 else _around(grids, params)
     remarks = []
     for name, side in edges(grid, params).items():
         words = edge_words(name, params[name], side)
         further = "larger" if side == "largest" else "smaller"
         numbers = _numbers(grid[name])
         rises = False
-        if len(numbers) >= WORTH_VALUES and _short(name) in _GOING_ON:
+        if len(numbers) >= WORTH_VALUES and name.rpartition("__")[2] in _GOING_ON:
             inside = {**params, name: numbers[-2] if side == "largest" else numbers[1]}
             wanted = freeze(inside)
             same = (k for k, found in enumerate(results["params"]) if freeze(found) == wanted)

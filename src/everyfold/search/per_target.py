@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from everyfold._sklearn_private import safe_indexing
 from everyfold._typing import Array, Estimator, Index, Matrix, Scorer, Targets
-from everyfold.engine.method_options import MethodOptions
 from everyfold.engine.records import Data, Outcome, mean_score
+from everyfold.engine.request import MethodOptions
 from everyfold.engine.results import PER_TARGET
 from everyfold.search.predictions import WINNERS_OF_TARGETS, KeptValues, PredictionStore
 

@@ -88,7 +88,7 @@ class KeptValues:
         """Those of an outcome, if it has any."""
         if outcome.values is None:
             return None
-        are_signs = outcome.is_approximate and not task.needs_values
+        are_signs = bool(outcome.caveat) and not task.needs_values
         target, values = task.target.emptied(), task.held_out(outcome.values)
         return cls(target, task.whole.test.rows, values, task.folds.n, are_signs, task.target)
 
@@ -202,8 +202,8 @@ class PredictionStore:
         if self.keeps != "all":
             raise ValueError(
                 "the held-out values of all candidates are needed, but were not kept "
-                f"(keeps={self.keeps!r}); fit the search with "
-                "method=everyfold.papers.MethodOptions(keeps='all')"
+                f"(keeps={self.keeps!r}); repeat the search in folds by honest_score('nested', X, "
+                "y), or fit it with method=everyfold.papers.MethodOptions(keeps='all')"
             )
         kept = [own for own in map(self._kept.get, numbers) if own is not None]
         if not kept:

@@ -12,13 +12,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from everyfold._progress import ProgressListener, pluralise
 from everyfold._typing import Estimator, Matrix, Params, Search, Targets
-from everyfold.adapters.scaling import fit_to_source
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit
 from everyfold.io import RowSource
@@ -92,34 +91,7 @@ class Round:
         return float(done / sum(self._costs.values())) if self._costs else 0.0
 
 
-class SearchProgress(ProgressListener):
-    """What a search tells of its work; this one, for a search that nobody watches, says nothing."""
-
-    def __init__(self, data: Given) -> None:
-        self._X, self._y, self._metadata = data
-
-    def working(self, plan: SearchPlan) -> AbstractContextManager[Contexts]:
-        """While units are done; gives what callbacks are called by, for each refit."""
-        return nullcontext({})
-
-    def advance(self, numbers: Sequence[int]) -> None:
-        """Candidates have got complete for the first time."""
-
-    def refine(self, n_candidates: int) -> None:
-        """So many candidates were evaluated again, more exactly, as a later round does."""
-
-    def refit(self, estimator: Estimator, fit_params: Params) -> None:
-        """Fit the winner."""
-        fit = estimator.fit
-        if isinstance(self._X, RowSource):
-            fit = partial(fit_to_source, estimator)
-        fit(*((self._X,) if self._y is None else (self._X, self._y)), **fit_params)
-
-    def end(self) -> None:
-        """Everything is done."""
-
-
-class Progress(SearchProgress):
+class Progress(ProgressListener):
     """Gets every unit of work that is finished, and shares of units where a bar shows them.
 
     scikit-learn 1.9 has callbacks, to which a kernel with all its candidates is one task; before,
@@ -127,7 +99,7 @@ class Progress(SearchProgress):
     """
 
     def __init__(self, search: Search, data: Given, n_kernels: int, n_candidates: int) -> None:
-        super().__init__(data)
+        self._X, self._y, self._metadata = data
         self._search = search
         self._total, self._candidates = n_kernels, n_candidates
         self._kernels = Kernels(())
@@ -158,7 +130,7 @@ class Progress(SearchProgress):
 
     @contextmanager
     def working(self, plan: SearchPlan) -> Iterator[Contexts]:
-        """See base class."""
+        """While units are done; gives what callbacks are called by, for each refit."""
         with self.printing(), _watched(self._X, self):
             try:
                 yield self._begin(plan)
@@ -247,7 +219,7 @@ class Progress(SearchProgress):
         return f"kernel {self._kernels.done}/{self._total}, {words}" if self._total else words
 
     def advance(self, numbers: Sequence[int]) -> None:
-        """See base class; with candidates perhaps some kernels have got complete."""
+        """Candidates have got complete for the first time, and with them perhaps some kernels."""
         before = self._kernels.done
         # To the callbacks a kernel begins and ends at once: its candidates come in any order.
         self._kernels.take(numbers)
@@ -278,7 +250,7 @@ class Progress(SearchProgress):
         say(f"{share} of a pass, {now - self._start:.1f} s")
 
     def refine(self, n_candidates: int) -> None:
-        """See base class."""
+        """So many candidates were evaluated again, more exactly, as a later round does."""
         if self._search.verbose > 0 and self._bar is None:
             seconds = time.perf_counter() - self._start
             words = pluralise(n_candidates, "candidate")
@@ -292,37 +264,23 @@ class Progress(SearchProgress):
             self._bar.close()
         self._bar, self.is_on = None, False
 
-    def refit(self, estimator: Estimator, fit_params: Params) -> None:
-        """See base class."""
+    @contextmanager
+    def refitting(self, estimator: Estimator) -> Iterator[None]:
+        """While the winner is fitted."""
         with _watched(self._X, self):
             if self._root is None:
-                super().refit(estimator, fit_params)
+                yield
                 return
             task = self._root.subcontext(task_name="refit-with-best-params")
             with task.propagate_callback_context(estimator):
                 task.call_on_fit_task_begin(estimator=self._search, **self._data)
-                super().refit(estimator, fit_params)
+                yield
             task.call_on_fit_task_end(estimator=self._search, **self._data)
 
     def end(self) -> None:
-        """See base class."""
+        """Everything is done."""
         if self._root is not None:
             self._root.call_on_fit_task_end(estimator=self._search, **self._data)
-
-
-def find_progress(search: Search, data: Given, n_kernels: int, n_candidates: int) -> SearchProgress:
-    """What a search tells of its work: nothing, unless it is verbose or has callbacks."""
-    steps = [step for _, step in getattr(search.estimator, "steps", ())]
-    # A search in a search has its caller's callbacks, and parts may have some of their own.
-    parts = search, search.estimator, *steps
-    calls = any(hasattr(part, name) for part in parts for name in _OF_CALLBACKS)
-    if search.verbose <= 0 and not calls:
-        return SearchProgress(data)
-    return Progress(search, data, n_kernels, n_candidates)
-
-
-# Where scikit-learn keeps the callbacks of an estimator, and the task that it is a part of.
-_OF_CALLBACKS = "_skl_callbacks", "_parent_callback_ctx"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import pairwise
 from sklearn.svm import SVC
 
+from everyfold.estimators.model import KernelChoice
 from everyfold.kernels import (
     RBF,
     Cosine,
@@ -28,7 +29,6 @@ from everyfold.kernels import (
     Polynomial,
     Precomputed,
     check_precomputed,
-    depends_on_rows,
     find_kernel,
     resolve_gamma,
 )
@@ -525,7 +525,7 @@ def test_gaussian_process_kernels_are_called_on_matrices():
     [
         ({"kernel": "rfb"}, r"kernel='rfb' is not known; did you mean 'rbf'\?"),
         ({"kernel": "lineal"}, r"did you mean 'linear'\?"),
-        ({"kernel": "zzz"}, "kernel='zzz' is not known; It must be one of 'rbf', .*callable"),
+        ({"kernel": "zzz"}, "kernel='zzz' is not known; use one of 'rbf', .*callable"),
         ({"kernel": None}, "kernel=None is not known"),
         ({"kernel": 3}, "kernel=3 is not known"),
         ({"kernel": "sigmoid"}, "kernel='sigmoid' is not supported: .*not positive semi-definite"),
@@ -554,7 +554,7 @@ def test_find_kernel_says_what_is_wrong(arguments, message):
 )
 def test_only_gamma_scale_depends_on_the_rows(gamma, expected):
     X = make_rows(10, 3)
-    assert depends_on_rows(gamma) is expected
+    assert KernelChoice("rbf", gamma).depends_on_rows is expected
     assert (resolve_gamma(gamma, X) != resolve_gamma(gamma, X[:5])) is expected
 
 

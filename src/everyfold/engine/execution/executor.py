@@ -7,12 +7,13 @@ Units that a checkpoint knows are not done again; who does the others is up to `
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NoReturn, TypeVar
@@ -51,7 +52,8 @@ def execute(
     scores, or how certain they are. Units that the journal has are not repeated, and all others are
     written to it.
     """
-    data = data.prepared(plan.kind, plan.pooled)
+    if plan.pooled or plan.kind == "once":
+        data = data.prepared(plan.kind, plan.pooled)
     if plan.plain:
         data = data.refitting(plan.plain)
     if journal is not None and isinstance(data, SourceData):
@@ -60,62 +62,52 @@ def execute(
     units, waiting = plan.rounds.first, _Waiting(data)
     while units:
         history.append([])
-        data.watch.begin_round(units)
-        for outcomes in _mapped(units, data, n_jobs, journal):
-            complete = outcomes
-            if not plan.rounds.takes_parts:
-                complete = list(waiting.complete(outcomes))
+        if data.watch.is_on:
+            data.watch.begin_round(units)
+        # The folds of a candidate wait for each other, unless the next round goes by them.
+        waits = not plan.rounds.takes_parts and any(unit.folds is not None for unit in units)
+        done = _done if journal is None else partial(_remembered, journal=journal)
+        for _, outcomes in done(units, data, n_jobs):
+            complete = list(waiting.complete(outcomes)) if waits else outcomes
             if complete:
                 history[-1] += [drop_values(outcome) for outcome in complete]
                 whole = [outcome for outcome in complete if not outcome.pilot]
+                if whole and plan.rounds.begins_at_low_rank:
+                    whole = [with_fields(o, status=plan.rounds.status(o)) for o in whole]
                 if whole:
-                    yield [with_fields(o, status=plan.rounds.status(o)) for o in whole]
+                    yield whole
         units = plan.rounds.after(history, data)
     restated = plan.rounds.restated(history, data)
     if restated:
         yield [with_fields(outcome, is_restated=True) for outcome in restated]
 
 
-def _mapped(
-    units: Sequence[Unit], data: Data, n_jobs: int | None, journal: Checkpoint | None
-) -> Iterator[list[Outcome]]:
-    """The outcomes of units: those that a journal has, and the others as they get done."""
-    if journal is None:
-        for unit, outcomes in _done(units, data, n_jobs, is_single=False):
-            data.watch.report_share(unit, 1.0)
-            yield outcomes
-        return
+def _remembered(
+    units: Sequence[Unit], data: Data, n_jobs: int | None, *, journal: Checkpoint
+) -> Iterator[tuple[Unit, list[Outcome]]]:
+    """Units and their outcomes: those that a journal has, and the others as they get done."""
     left = []
     for unit in units:
-        known, rest = _remembered(unit, data, journal)
+        known: list[Outcome] = []
+        new: list[Unit] = []
+        for part in unit.by_kernel():
+            found = journal.find(part, data.folds_of)
+            if found is None:
+                new.append(part)
+            else:
+                known += found
         if known:
-            yield known
-        if rest is None:
-            data.watch.report_share(unit, 1.0)
+            yield unit, known
+        if new:
+            groups = tuple(groups for part in new for groups in part.groups)
+            left.append(replace(unit, groups=groups) if known else unit)
         else:
-            left.append(rest)
+            data.watch.report_share(unit, 1.0)
     for unit, outcomes in _done(left, data, n_jobs, is_single=True):
         if not _is_of_dead_workers(outcomes):  # to be tried again by the next call
             for part in unit.by_kernel():
                 journal.append(part, [o for o in outcomes if o.number in part.numbers])
-        data.watch.report_share(unit, 1.0)
-        yield outcomes
-
-
-def _remembered(unit: Unit, data: Data, journal: Checkpoint) -> tuple[list[Outcome], Unit | None]:
-    """The outcomes that a journal has of a unit, and what is left of it; None if nothing is."""
-    found: list[Outcome] = []
-    left: list[Unit] = []
-    for part in unit.by_kernel():
-        known = journal.find(part, data.folds_of)
-        if known is None:
-            left.append(part)
-        else:
-            found += known
-    if not found:
-        return [], unit
-    groups = tuple(groups for part in left for groups in part.groups)
-    return found, replace(unit, groups=groups) if groups else None
+        yield unit, outcomes
 
 
 def _is_of_dead_workers(outcomes: Sequence[Outcome]) -> bool:
@@ -124,7 +116,7 @@ def _is_of_dead_workers(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _done(
-    units: Sequence[Unit], data: Data, n_jobs: int | None, *, is_single: bool
+    units: Sequence[Unit], data: Data, n_jobs: int | None, *, is_single: bool = False
 ) -> Iterator[tuple[Unit, list[Outcome]]]:
     """Units and their outcomes as they get done; ``is_single`` hands them out one by one.
 
@@ -135,7 +127,7 @@ def _done(
     for alike in gather(units, lambda unit: (unit.threads > 1, unit.order == "refit")):
         jobs = 1 if alike[0].threads > 1 else data.jobs or n_jobs
         is_refit = alike[0].order == "refit"
-        yield from map_unordered(
+        for unit, outcomes in map_unordered(
             work,
             alike,
             jobs,
@@ -143,17 +135,20 @@ def _done(
             pieces=len(alike) if is_refit or is_single else None,
             lost=partial(failed_outcomes, data),
             is_watched=is_single,
-        )
+        ):
+            yield unit, outcomes
+            if data.watch.is_on:
+                data.watch.report_share(unit, 1.0)
 
 
+@dataclass
 class _Waiting:
     """The folds of candidates that have come, until their last ones have."""
 
-    def __init__(self, data: Data) -> None:
-        self._data = data
-        self._parts: dict[int, list[Outcome]] = {}
-        self._trials: dict[int, Outcome] = {}
-        """Folds that were refitted to see how long that takes: other refits go on from there."""
+    data: Data
+    parts: dict[int, list[Outcome]] = field(default_factory=dict)
+    trials: dict[int, Outcome] = field(default_factory=dict)
+    """Folds that were refitted to see how long that takes: other refits go on from there."""
 
     def complete(self, outcomes: list[Outcome]) -> Iterator[Outcome]:
         """Candidates whose last folds are among these."""
@@ -161,23 +156,23 @@ class _Waiting:
         for outcome in outcomes:
             is_refitted, number = outcome.status == REFITTED, outcome.number
             if outcome.pilot and is_refitted:
-                self._trials[number] = with_fields(outcome, pilot=0)
+                self.trials[number] = with_fields(outcome, pilot=0)
             if outcome.pilot:
                 continue
-            count = self._data.folds_of(number)
+            count = self.data.folds_of(number)
             if count is None:
                 yield outcome
                 continue
-            parts = self._parts.setdefault(number, [])
+            parts = self.parts.setdefault(number, [])
             parts.append(outcome)
-            if is_refitted and number in self._trials:
-                parts.append(self._trials.pop(number))
+            if is_refitted and number in self.trials:
+                parts.append(self.trials.pop(number))
             if sum(len(part.folds) for part in parts) < count:
                 continue
-            whole = join(self._parts.pop(number))
-            candidate = self._data.candidates.get(number)
-            if candidate is not None and self._data.tasks[candidate.task].is_pooled:
-                whole = score_together(whole, self._data.tasks[candidate.task])
+            whole = join(self.parts.pop(number))
+            candidate = self.data.candidates.get(number)
+            if candidate is not None and self.data.tasks[candidate.task].is_pooled:
+                whole = score_together(whole, self.data.tasks[candidate.task])
             yield whole
 
 
@@ -251,7 +246,8 @@ def map_unordered(
     >>> sorted(map_unordered(abs, [-2, 1]))
     [(-2, 2), (1, 1)]
     """
-    client = _dask_client(n_jobs)
+    # A process that has not imported it has no client.
+    client = _dask_client(n_jobs) if "distributed" in sys.modules else None
     if client is not None and len(items) > 1:
         yield from _on_cluster(client, work, items, pieces)
         return

@@ -16,14 +16,7 @@ import numpy as np
 
 from everyfold._progress import reporting_to, subtask
 from everyfold._typing import AnyArray, Array, Label, Mask, Score
-from everyfold.crossval.base import (
-    AS_DEFINED,
-    Closed,
-    CrossValMethod,
-    Failure,
-    OutOfFold,
-    is_trusted,
-)
+from everyfold.crossval.base import AS_DEFINED, Closed, CrossValMethod, Failure, OutOfFold
 from everyfold.crossval.refit import FoldSolver, Refit, fit_parts
 from everyfold.engine.adaptive.pilot_splits import errors_of, on_pilot_split
 from everyfold.engine.adaptive.rank_search import with_rank
@@ -39,13 +32,15 @@ from everyfold.engine.records import (
     Outcome,
     Task,
     exclude,
+    mean_score,
     with_fields,
 )
-from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores, column, masked, placed
+from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores, masked, placed
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.scoring.ties import duplicate_positions
 from everyfold.estimators.target_transforms import Warped
 from everyfold.folds import Folds, chosen
+from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators import Primal, StructureError, SupportsResponse
 from everyfold.operators.base import Operator, SupportsSplit, require
 from everyfold.solvers import DidNotConvergeError, Problem
@@ -53,7 +48,7 @@ from everyfold.solvers import DidNotConvergeError, Problem
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
     """Evaluate a unit: a pure function of its numbers and the data."""
-    with reporting_to(data.watch.listener(unit)):
+    with reporting_to(data.watch.listener(unit) if data.watch.is_on else None):
         if unit.landmarks:
             found = _RUN[unit.order](with_rank(data, unit.landmarks), unit)
             return [with_fields(outcome, landmarks=unit.landmarks) for outcome in found]
@@ -168,8 +163,13 @@ def _group(
     task = data.tasks[candidates[0].task]
     tile = task.tile(unit.folds)
     records = _isolated(candidates, task, tile, operator, group.method, unit.threads)
-    records = _from_columns(data, unit, group, tile, records)
-    if unit.order != "fold" and _are_compared(task, records):
+    # What is known to equal refits has digits enough.
+    if any(record.failures or not record.is_exact.all() for record in records):
+        records = _from_columns(data, unit, group, tile, records)
+    # Ties have to be ties where values are read, and not just their errors.
+    are_read = task.criterion is None and all(record.errors is None for record in records)
+    are_read = are_read and (task.judge is None or not task.judge.needs_errors_only)
+    if are_read and unit.order != "fold":
         places = duplicate_positions(data, candidates[0], tile.folds)
         if places is not None:
             records = [replace(record, values=record.values[places]) for record in records]
@@ -179,7 +179,8 @@ def _group(
         for candidate, record in zip(candidates, records, strict=True)
     ]
     if _keeps_one(task, tile) and records[0].errors is None:
-        best = _best(outcomes, str(task.best_by))
+        means = [(-mean_score(own, str(task.best_by)), own.number) for own in outcomes]
+        best = means.index(min(means))  # of equal ones the first candidate
         values = records[best].values
         if tile.train is not None:
             values = _by_side(values, tile)[0]
@@ -226,24 +227,9 @@ def _from_columns(
     return records
 
 
-def _are_compared(task: Task, records: Sequence[OutOfFold]) -> bool:
-    """Whether values, and not just their errors, are read, so that ties have to be ties."""
-    if task.criterion is not None or any(record.errors is not None for record in records):
-        return False
-    return task.judge is None or not task.judge.needs_errors_only
-
-
 def _keeps_one(task: Task, tile: FoldSubset) -> bool:
     """Whether the best of candidates that are evaluated together is all that keeps its values."""
     return task.best_by is not None and tile is task.whole and task.criterion is None
-
-
-def _best(outcomes: Sequence[Outcome], metric: str) -> int:
-    """The position of the best mean score, of equal ones that of the first candidate."""
-    found = [column(outcome.scores, metric).mean() for outcome in outcomes]
-    means = np.nan_to_num(found, nan=-np.inf).tolist()
-    ranks = [(-mean, outcome.number) for mean, outcome in zip(means, outcomes, strict=True)]
-    return ranks.index(min(ranks))
 
 
 def _isolated(
@@ -302,6 +288,9 @@ def _records(
     found = _evaluate(method, problems, operator, ridges, tile.folds, threads)
     if task.criterion is None and not models[0].loss.has_constant_curvature:
         found = [_without_unconverged(record, tile.folds) for record in found]
+    loss = models[0].loss
+    if loss.has_log_link:
+        found = [replace(record, values=loss.predicted(record.values)) for record in found]
     if warped is not None and task.criterion is None:
         found = [warped.back(record) for record in found]
     if method.is_of_another_model:
@@ -324,8 +313,8 @@ def _evaluate(
     criterion = method.criterion
     if isinstance(criterion, Closed):
         return criterion.records(problems, require(operator, SupportsResponse), ridges)
-    level = problems[0].level
-    if level.any():
+    # A constant is fitted without rounding where there is an intercept for it.
+    if problems[0].intercept and (level := problems[0].level).any():
         levelled = [problem.levelled for problem in problems]
         found = _evaluate(method, levelled, operator, ridges, folds, threads)
         # Permutations that have folds of their own give the columns of one of them, all alike.
@@ -468,7 +457,9 @@ def _scores(
     kept = values if keeps else None
     if task.judge is None or not len(tile.numbers):
         return scores, train, kept
-    if not waits:
+    if not waits and not record.failures and len(tile.numbers) == len(tile.asked):
+        scores = task.judge.score(values, tile.test, tile.lacking)
+    elif not waits:
         scores = _scored(task.judge, values, tile.test, tile, record.failures)
     if tile.train is not None and inside is not None:
         train = _scored(task.judge.by_fold, inside, tile.train, tile, record.failures)
@@ -543,8 +534,6 @@ def _scored(
     failures: dict[int, Failure],
 ) -> Sequence[Score]:
     """The scores of all folds of a unit; None for those that failed."""
-    if not failures and len(tile.numbers) == len(tile.asked):
-        return judge.score(values, side, tile.lacking)
     where, lacking = tile.places, tile.lacking
     if failures:
         good = [i for i in range(len(side.parts)) if i not in failures]

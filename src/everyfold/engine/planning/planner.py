@@ -27,15 +27,15 @@ from everyfold.engine.execution.refits import (
     refit_units,
     with_distributions,
 )
-from everyfold.engine.method_options import HOW_TO_FILTER
+from everyfold.engine.planning import refit_costs
 from everyfold.engine.planning.costs import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import cut_passes, pass_notes, stand_in_notes
 from everyfold.engine.planning.plan import SearchPlan, SingleRound, Strategy, some
-from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
+from everyfold.engine.planning.refit_costs import Doubt, RefitChoice
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.engine.reading.reader import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Options, Request
+from everyfold.engine.request import HOW_TO_FILTER, Options, Request
 from everyfold.engine.scoring.checks import (
     POOLED,
     check_folds,
@@ -147,7 +147,8 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     options = request.options
     notes, pooled = _check_scorers(data, request)
     kind = choose_preprocessing(data, options)
-    data = data.prepared(kind, pooled)
+    if pooled or kind == "once":
+        data = data.prepared(kind, pooled)
     if options.order != "auto":
         _check_order(data, options, kind)
     candidates = list(data.candidates.values())
@@ -156,7 +157,15 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     # With an open number of landmarks no unit has a known cost to compare refits with.
     if not data.open_ranks:
         full = cut(data, kernels, options.order)
-        choice = plain_fits(data, kernels, full, request)
+        # Work is done as planned if it is short, or takes clearly less than the calls of refits
+        # alone. Solvers of linear models with a coefficient for each row are an exception.
+        short = min(refit_costs.LEAST, refit_costs.TIMED_FROM, refit_costs.LONG)
+        if len({type(candidate.parts.final) for candidate in candidates}) == 1:
+            calls = refit_costs.CALLS * len(candidates) * data.n_folds
+            short = max(short, min(calls, refit_costs.LONG) / refit_costs.CLEARLY)
+        is_long = sum(unit.seconds for unit in full) >= short
+        if is_long or any(kernel.features >= data.n for kernel in kernels):
+            choice = refit_costs.plain_fits(data, kernels, full, request)
     refits = choice.fits
     # A doubt is a plan of shared work that one timed refit may still overturn.
     if choice.doubt is not None or not refits:
@@ -293,7 +302,11 @@ def _rounds(
     """The rounds, and what is to be said about them."""
     options = request.options
     is_confirmed = options.n_confirm not in ("auto", 0)
-    metric = _deciding_metric(data, request)
+    # Without a scorer, held-out values are asked for, and nothing decides between candidates. A
+    # function of the user's own may give one score or several, which only a call can tell.
+    judge = data.tasks[0].judge
+    names = () if judge is None else judge.names or _sample_names(data.tasks[0], judge)
+    metric = _deciding(names, request)
     if data.open_ranks:
         is_per_fold = any(kernel.outline.is_per_fold for kernel in kernels)
         cutter = partial(_cut_all, order=options.order, is_per_fold=is_per_fold)
@@ -383,18 +396,6 @@ def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | Non
     if isinstance(rounds, SingleRound):  # asked only if a score turns out not to be exact
         return replace(rounds, confirmation=confirmation)
     return confirmation
-
-
-def _deciding_metric(data: Data, request: Request) -> str | None:
-    """The name of the metric that decides between candidates; None if no single one does.
-
-    A callable of the user's own may give one score or several, which only a call can tell.
-    """
-    judge = data.tasks[0].judge
-    # Without a scorer, held-out values are asked for, and nothing decides between candidates.
-    if judge is None:
-        return None
-    return _deciding(judge.names or _sample_names(data.tasks[0], judge), request)
 
 
 def _sample_names(task: Task, judge: FoldScorer) -> tuple[str, ...]:

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import (
+    GammaRegressor,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+    RidgeCV,
+    TweedieRegressor,
+)
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 from everyfold._typing import Estimator
@@ -44,7 +52,7 @@ LEAST = 0.025
 #
 # Estimates of Newton fits are too small by this factor or more where penalties are weak (C = 100
 # with 900 to 1000 rows and 200 to 500 columns).
-_CLEARLY = 1.5
+CLEARLY = 1.5
 
 # If the other work should take at least so many seconds, one refit is timed, and its time decides
 # whether the others are done.
@@ -146,6 +154,18 @@ def _logistic(estimator: Estimator, size: FitSizes) -> float:
     return iterations * (_ITERATION + size.targets * _ROW * size.rows + columns * size.product)
 
 
+# Steps of newton-cholesky.
+_NEWTON = 6
+
+
+def _generalised(estimator: Estimator, size: FitSizes) -> float:
+    columns = size.product + _ROW * size.rows
+    if estimator.solver == "lbfgs":
+        return min(_QUASI_NEWTON, int(estimator.max_iter)) * (_ITERATION + columns)
+    made = COSTS.cube_gram * size.rows * size.features**2
+    return _NEWTON * (made + COSTS.cube_cholesky * float(size.features) ** 3 + columns)
+
+
 # Passes of liblinear over the rows, and seconds of each for a stored entry. Measured with LinearSVC
 # on whitened columns; where columns hang together it takes ten times as many, and C = 1000 more.
 _SWEEPS, _SWEPT = 20.0, 2e-9
@@ -179,6 +199,9 @@ _KINDS: Mapping[type, Callable[[Estimator, FitSizes], float]] = {
     RidgeCV: _ridge_cv,
     KernelRidge: _kernel_ridge,
     LogisticRegression: _logistic,
+    PoissonRegressor: _generalised,
+    GammaRegressor: _generalised,
+    TweedieRegressor: _generalised,
     LinearSVC: _liblinear,
     LinearSVR: _liblinear,
     SVC: _libsvm,
@@ -235,15 +258,10 @@ def plain_fits(
     solver is known to stop so far from the minimum that scores differ from those of the minimum.
     """
     planned = sum(unit.seconds for unit in units)
+    # Solvers of linear models with a coefficient for each row may stop far from the minimum, as
+    # most penalties are weak.
     loose = [kernel for kernel in kernels if kernel.features >= data.n]
-    # Work is done as planned if it is short, or takes clearly less than the calls of refits alone.
-    short = min(LEAST, TIMED_FROM, LONG)
-    if len({type(candidate.parts.final) for candidate in data.candidates.values()}) == 1:
-        calls = CALLS * len(data.candidates) * data.n_folds
-        short = max(short, min(calls, LONG) / _CLEARLY)
-    # Solvers of linear models with a coefficient for each row are an exception: they may stop far
-    # from the minimum, as most penalties are weak.
-    if (planned < short and not loose) or not _may_refit(data, request):
+    if not _may_refit(data, request):
         return RefitChoice()
     ours = _seconds_of(units)
     theirs = {
@@ -268,7 +286,7 @@ def plain_fits(
             continue
         if not warm.isdisjoint(numbers):
             continue
-        margin = _CLEARLY if _is_logistic(own[0]) else 1.0
+        margin = CLEARLY if _is_logistic(own[0]) else 1.0
         limit = margin * sum(ours[k] for k in numbers)
         total = sum(theirs[k] for k in numbers)
         fits = {k: PlainFits(theirs[k], CHEAPEST) for k in numbers}

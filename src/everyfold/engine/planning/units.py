@@ -129,11 +129,6 @@ class KernelPlan:
         own = tuple(candidate for candidate in self.candidates if candidate.number in numbers)
         return replace(self, candidates=own)
 
-    def cost(self, n: int) -> costs.Cost:
-        """What the kernel itself costs."""
-        is_low_rank = self.structure.is_approximate
-        return costs.kernel_cost(n, self.outline, self.features, is_low_rank=is_low_rank)
-
     def words(self, n: int, *, has_folds: bool = True) -> str:
         """How the kernel matrix is represented."""
         rank = f"rank {self.outline.rank}"
@@ -236,7 +231,8 @@ def cut(data: Data, kernels: Sequence[KernelPlan], order: Order) -> list[Unit]:
 
 def _whole(data: Data, kernel: KernelPlan, shared: frozenset[str], order: Order) -> Unit:
     """A kernel on all folds; a base matrix that further kernels share is kept beside it."""
-    groups, made = kernel.groups(data, order), kernel.cost(data.n)
+    groups, is_low_rank = kernel.groups(data, order), kernel.structure.is_approximate
+    made = costs.kernel_cost(data.n, kernel.outline, kernel.features, is_low_rank=is_low_rank)
     methods = [group.method for group in groups]
     is_sum = all(isinstance(method.criterion, GramCV) for method in methods)
     is_pass = kernel.outline.needs_blocks and is_sum
@@ -248,14 +244,10 @@ def _whole(data: Data, kernel: KernelPlan, shared: frozenset[str], order: Order)
         kernel.words(data.n),
         order="pass" if is_pass else "kernel",
         seconds=made.seconds + sum(method.seconds for method in methods),
-        # The features of a pass are never all in memory.
-        memory=_memory([] if is_pass else [made], methods) + _kept(data, kernel, shared),
+        # The features of a pass are never all in memory; methods count the kernels they work with.
+        memory=max([0 if is_pass else made.memory, *(method.memory for method in methods)])
+        + _kept(data, kernel, shared),
     )
-
-
-def _memory(made: Sequence[costs.Cost], methods: Sequence[Method]) -> int:
-    """Bytes at a time: methods count the kernels they work with."""
-    return max([*(cost.memory for cost in made), *(method.memory for method in methods)])
 
 
 def _kept(data: Data, kernel: KernelPlan, shared: frozenset[str]) -> int:
@@ -270,7 +262,11 @@ def _fold_by_fold(
         batch = kernels[start : start + BATCH]
         groups = tuple(kernel.groups(data, order) for kernel in batch)
         methods = [group.method for own in groups for group in own]
-        made = [kernel.cost(data.n) for kernel in batch]
+        is_low_rank = batch[0].structure.is_approximate
+        made = [
+            costs.kernel_cost(data.n, own.outline, own.features, is_low_rank=is_low_rank)
+            for own in batch
+        ]
         # Methods count all folds, and every fold makes its kernels anew.
         seconds = sum(method.seconds for method in methods) / data.n_folds
         seconds += sum(cost.seconds for cost in made)
@@ -284,7 +280,8 @@ def _fold_by_fold(
             shared,
             batch[0].words(data.n, has_folds=data.tasks[0].criterion is None),
             order="fold",
-            memory=_memory(made, methods) + size * kept,
+            memory=max([*(cost.memory for cost in made), *(method.memory for method in methods)])
+            + size * kept,
         )
         for first in range(0, data.n_folds, size):
             folds = tuple(range(first, min(first + size, data.n_folds)))

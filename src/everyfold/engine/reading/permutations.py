@@ -188,15 +188,11 @@ class OrderedJudge(FoldScorer):
     def __init__(self, judge: FoldScorer, versions: PermutedTarget, n_folds: int | None) -> None:
         self.__dict__.update(judge.__dict__)
         self._base, self._versions, self._n_folds = judge, versions, n_folds
+        self.needs_errors_only = False  # scores are needed by column
 
     def pooled(self, names: Collection[str]) -> FoldScorer:
         """See base class."""
         return OrderedJudge(self._base.pooled(names), self._versions, self._n_folds)
-
-    @property
-    def needs_errors_only(self) -> bool:
-        """See base class: scores are needed by column."""
-        return False
 
     def score(self, values: Array, side: ScoredRows, trains: object) -> list[Score]:
         """See base class; no fold lacks a class."""

@@ -48,18 +48,17 @@ from everyfold.adapters.sklearn import (
     takes_sources,
 )
 from everyfold.crossval.base import Failure
-from everyfold.engine.method_options import UnsupportedWarning, is_refused
 from everyfold.engine.planning.methods import check_order
 from everyfold.engine.planning.units import typical_rows
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Request
+from everyfold.engine.request import Request, RequestedOutputs, UnsupportedWarning, is_refused
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import (
+    has_score_of,
     is_own_score,
     may_ask_for_probabilities,
     unusual_score,
-    usual_score,
 )
 from everyfold.engine.source_data import SourceData
 from everyfold.estimators.model import Model, read_weights
@@ -149,7 +148,8 @@ def _fitting(
             if targets[model.reading].is_joint:
                 candidate = replace(candidate, model=replace(model, loss=Multinomial()))
             found.append(candidate)
-    others.check_any(found)
+    if not found:
+        others.check_any()
     return found
 
 
@@ -170,7 +170,8 @@ def _without_refused(data: Data, others: Others) -> Data:
         if error is not None:
             others.refuse(number, error)
             del found[number]
-    others.check_any(list(found))
+    if not found:
+        others.check_any()
     return data if len(found) == len(data.candidates) else replace(data, candidates=found)
 
 
@@ -209,7 +210,9 @@ def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Requ
     """What the estimators themselves are refitted by, if any of them may be."""
     if splits is None and request.scorer is None:
         return None
-    options = replace(request.options, granularity=None)
+    options = request.options
+    if options.granularity is not None:
+        options = replace(options, granularity=None)
     own = replace(request, cv=splits, options=options, orders=(), cvs=())
     values = [value for params in request.candidates for value in params.values()]
     values.append(getattr(final_step(request.estimator), "operator", None))
@@ -241,14 +244,18 @@ def _targets(
             others.set_aside(candidate.number, error)
             continue
         try:
-            model.check_labels(targets[model.reading])
+            if model.class_weight is not None or model.loss.has_log_link:
+                model.check_labels(targets[model.reading])
+        except NotSpedUpError as error:
+            others.set_aside(candidate.number, error)
         except ValueError as error:
             others.refuse(candidate.number, error)
         else:
             if targets[model.reading].is_joint:
                 candidate = replace(candidate, model=replace(model, loss=Multinomial()))
             found.append(candidate)
-    others.check_any(found)
+    if not found:
+        others.check_any()
     return found, targets
 
 
@@ -426,6 +433,7 @@ def _in_blocks(request: Request, candidates: Sequence[Candidate], others: Others
         error_score=request.options.error_score,
         moments=moments,
         has_journal=request.wants.journal,
+        best_by=_decides(request.wants),
     )
 
 
@@ -472,9 +480,9 @@ class Others:
         self.foreign[number] = error
         self.reasons[number] = getattr(error, "reason", str(error))
 
-    def check_any(self, found: Sequence[object]) -> None:
-        """Raise the first refusal, if no candidate is left."""
-        if not found and not self.foreign and self.refused:
+    def check_any(self) -> None:
+        """Raise the first refusal, where no candidate is left."""
+        if not self.foreign and self.refused:
             raise next(iter(self.refused.values())).error
 
 
@@ -526,7 +534,8 @@ def read_models(request: Request, others: Others) -> list[Readable]:
             if options.closed is not None:
                 options.closed.check(model.loss, chooses_ridge=model.chooses_ridge)
             found.append(Readable(number, estimator, model))
-    others.check_any(found)
+    if not found:
+        others.check_any()
     return _judged_alike(found, request.scorer, others)
 
 
@@ -549,7 +558,7 @@ def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> 
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
             others.set_aside(item.number, ValueError(_MIXED))
-        elif is_own and usual_score(item.estimator) is None:
+        elif is_own and not has_score_of(scorer, item.estimator):
             others.set_aside(item.number, unusual_score(item.estimator))
         elif item.model.calibrates and any(
             map(may_ask_for_probabilities, by_name(scorer).values())
@@ -584,7 +593,8 @@ def read_candidates(
             others.set_aside(item.number, error)
         else:
             found.append(Candidate(item.number, item.model, parts))
-    others.check_any(found)
+    if not found:
+        others.check_any()
     return found
 
 
@@ -673,3 +683,9 @@ def _check_fit_params(parts: Parts) -> None:
             f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
             f"only 'sample_weight' is allowed{advice_on(unknown)}"
         )
+
+
+def _decides(wants: RequestedOutputs) -> str | None:
+    """The score whose best candidate is to be refitted, if one is."""
+    by = "score" if wants.selects_by is True else wants.selects_by
+    return by if wants.refits and isinstance(by, str) else None

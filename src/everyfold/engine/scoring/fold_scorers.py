@@ -32,8 +32,8 @@ from everyfold._typing import (
     Score,
     Scorer,
 )
-from everyfold.crossval import Folds
 from everyfold.engine.scoring.metrics import (
+    ExplainedDeviance,
     Metric,
     Scored,
     ScoredRows,
@@ -43,10 +43,10 @@ from everyfold.engine.scoring.metrics import (
     find_metric,
     is_of_sums,
     is_own_score,
-    own_score,
     positive_label,
     score_errors,
     unusual_score,
+    usual_score,
 )
 from everyfold.engine.scoring.stand_ins import HeldOut, KnownAnswer, stand_in
 from everyfold.estimators.targets import Numbers, Target
@@ -199,27 +199,10 @@ def masked(target: Target, values: Array, side: ScoredRows, trains: Mapping[int,
 
 def by_name(scorer: Scorer) -> Params:
     """Scorers by their names, whether there are several or one."""
-    several = isinstance(scorer, MultimetricScorer)
-    return dict(scorer._scorers) if several else {"score": scorer}
-
-
-def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
-    """The folds that no model can be fitted on, and why."""
-    failing: dict[int, ValueError] = {}
-    fold = np.repeat(np.arange(len(folds)), folds.sizes)
-    kept = weights.sum() - np.bincount(fold, weights[folds.held_rows], minlength=len(folds))
-    for i in np.flatnonzero(kept <= 0.0).tolist():
-        if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
-            failing[i] = ValueError(
-                f"cv: split {i} leaves no training rows with positive sample_weight"
-            )
-    target = target.weighed(weights)
-    for i in target.incomplete(folds):
-        try:
-            target.mask(target.columns[:1], folds[i].train)
-        except ValueError as error:
-            failing.setdefault(i, error)
-    return failing
+    if isinstance(scorer, MultimetricScorer):
+        return dict(scorer._scorers)
+    own = usual_score(scorer._estimator) if is_own_score(scorer) else None
+    return {"score": own.scorer if isinstance(own, ExplainedDeviance) else scorer}
 
 
 class FoldScorer:
@@ -246,29 +229,29 @@ class FoldScorer:
         self._error_score = error_score
         self.is_multimetric = isinstance(scorer, MultimetricScorer)
         scorers = by_name(scorer)
-        self._scorer = scorer
+        self._scorer = scorer if self.is_multimetric else scorers["score"]
         self._scorers = scorers
         self._known: dict[str, Metric] = {}
         self.is_of_sklearn = True
         """Whether no scorer is a function of the user's own, which may look at anything."""
         for name, item in scorers.items():
             is_own = is_own_score(item)
-            if is_own and own_score(item) is None:
+            if is_own and usual_score(item._estimator) is None:
                 raise unusual_score(item._estimator)
             self.is_of_sklearn &= is_own or isinstance(item, BaseScorer)
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
+        # Scores of a function of the user's own have names that only a call tells.
+        has_names = self.is_multimetric or type(scorer).__module__ == "sklearn.metrics._scorer"
+        self.names = tuple(scorers) if has_names else ()
+        """What its scores are called, as far as that is known."""
+        are_known = len(self._known) == len(scorers)
+        self.needs_errors_only = are_known and all(map(is_of_sums, self._known.values()))
+        """Whether the squared errors of folds are all that its scores depend on."""
         self._shares_predictions = target.classes is not None and any(
             _lacks_its_label(scorer, target.classes) for scorer in scorers.values()
         )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What its scores are called; empty where only a call of the user's function tells."""
-        if not self.is_multimetric and type(self._scorer).__module__ != "sklearn.metrics._scorer":
-            return ()
-        return tuple(self._scorers)
 
     @property
     def needs_values(self) -> bool:
@@ -321,7 +304,8 @@ class FoldScorer:
 
     def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
         """The scores of all folds, if there is one scorer and nothing else need be asked."""
-        scored = None if self.is_multimetric else self._table(values, side).get("score")
+        metric = None if self.is_multimetric else self._known.get("score")
+        scored = None if metric is None or not np.isfinite(values).all() else metric(side, values)
         return None if scored is None or not scored.is_known.all() else scored.scores
 
     def by_target(self, values: Array, side: ScoredRows) -> Array:
@@ -346,11 +330,6 @@ class FoldScorer:
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_row(self._known["score"], side, values) if is_known else None
 
-    @property
-    def needs_errors_only(self) -> bool:
-        """Whether the squared errors of folds are all that its scores depend on."""
-        return len(self._known) == len(self._scorers) and all(map(is_of_sums, self._known.values()))
-
     def score_errors(self, errors: FoldErrors) -> Sequence[Score]:
         """``score`` of one candidate by the squared errors of its folds."""
         table = score_errors(self._known, errors)
@@ -372,7 +351,10 @@ class FoldScorer:
         """
         if trains:
             values = masked(self._target, values, side, trains)
-        table = self._table(values, side)
+        # By scorer, the scores of all folds that scikit-learn need not be asked for.
+        table: dict[str, Scored] = {}
+        if self._known and np.isfinite(values).all():
+            table = {name: metric(side, values) for name, metric in self._known.items()}
         if len(table) == len(self._scorers) and all(s.is_known.all() for s in table.values()):
             return FoldScores({name: s.scores for name, s in table.items()}, self.is_multimetric)
         results = []
@@ -382,12 +364,6 @@ class FoldScorer:
                 found = self._ask(values, side, i, found, trains.get(i))
             results.append(found if self.is_multimetric else found["score"])
         return results
-
-    def _table(self, values: Array, side: ScoredRows) -> dict[str, Scored]:
-        """By scorer, the scores of all folds that scikit-learn need not be asked for."""
-        if not self._known or not np.isfinite(values).all():
-            return {}
-        return {name: metric(side, values) for name, metric in self._known.items()}
 
     def _check(self, model: HeldOut) -> None:
         """Raise if no score can be had this way, whatever ``error_score`` is."""
@@ -468,6 +444,8 @@ class PooledScorer(FoldScorer):
     def __init__(self, judge: FoldScorer, names: Collection[str]) -> None:
         self.__dict__.update(judge.__dict__)
         self._base, self._chosen = judge, names
+        # The spread of all rows does not follow from those of folds.
+        self.needs_errors_only = False
         self._whole = judge.only(names)
         rest = [name for name in self._scorers if name not in names]
         self._rest = judge.only(rest) if rest else None
@@ -476,11 +454,6 @@ class PooledScorer(FoldScorer):
     def by_fold(self) -> FoldScorer:
         """See base class."""
         return self._base
-
-    @property
-    def needs_errors_only(self) -> bool:
-        """See base class: the spread of all rows does not follow from those of folds."""
-        return False
 
     def restrict(self, rows: Index, target: Target) -> FoldScorer:
         """See base class."""
