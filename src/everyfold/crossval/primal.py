@@ -125,10 +125,10 @@ class AllFoldsPrimal(CrossValMethod):
             some = folds if step >= len(folds) else folds.subset(range(len(folds))[numbers])
             slots = slice(folds.bounds[numbers.start], folds.bounds[numbers.stop])
             owner = np.repeat(np.arange(len(some)), np.diff(some.bounds))
-            weights, counts = _weights(problem, some)
+            weights, counts = weights_of_folds(problem, some)
             for place, curve in enumerate(curves):
                 batch = _FoldModels(columns, curve.weighted(weights))
-                for j in _from_strong(ridges):
+                for j in from_strong(ridges):
                     rho = [problem.rho(ridges[j], int(count)) for count in counts]
                     left = batch.minimise(np.array(rho))
                     values[j, slots, place : place + curve.width] = batch.values[
@@ -180,7 +180,7 @@ class FoldPrimal(FoldSolver[None]):
         for problem in inside:
             for curve in _curves(problem):
                 batch = _FoldModels(columns, curve.weighted(problem.w[:, None]))
-                for j in _from_strong(ridges):
+                for j in from_strong(ridges):
                     rho = problem.rho(ridges[j], problem.n_counted)
                     errors[j] = max(errors[j], float(batch.minimise(np.array([rho]))[0]))
                     coef, intercept = columns.raw(batch.coef)
@@ -228,7 +228,7 @@ def _by_scikit_learn(problem: Problem, V: Array, test: Array, ridge: float) -> t
     return values, not caught
 
 
-def _from_strong(ridges: Sequence[float]) -> list[int]:
+def from_strong(ridges: Sequence[float]) -> list[int]:
     """The positions of ridges from strong to weak: each minimum is near that of the one before."""
     return sorted(range(len(ridges)), key=lambda j: -ridges[j])
 
@@ -239,7 +239,7 @@ def _precision(errors: Array) -> tuple[Array, Mask]:
     return condition, condition * EPS <= TRUSTED_ERROR
 
 
-def _weights(problem: Problem, folds: Folds) -> tuple[Array, Index]:
+def weights_of_folds(problem: Problem, folds: Folds) -> tuple[Array, Index]:
     """The weight of every row in every fold, (n, t), and how many rows of each fold count."""
     weights = np.zeros((problem.n, len(folds)))
     counts = np.zeros(len(folds), dtype=np.intp)

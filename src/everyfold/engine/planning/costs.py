@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
+from everyfold.crossval.kernel_newton import MOST_RANK, RANK_SHARE
 from everyfold.crossval.primal import MOST_COUPLED
 from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS
 from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, sampled_rows
@@ -94,6 +95,16 @@ _SINGLE_CUBE = 12e-12
 # Gram matrices of a path, products of a ridge with two of them for a step of conjugate gradients,
 # and what a ridge takes for itself.
 _GRAMS, _PRODUCTS, _PATH_STEP = 2.5, 50, 1.5e-3
+
+# Of a full kernel matrix, with one thread: a product in single precision with an entry, for itself
+# and for each fold, preconditioners and products of a ridge, and what a ridge takes for itself.
+_KERNEL_PRODUCT, _KERNEL_MODEL = 0.3e-9, 0.02e-9
+_KERNEL_MADE, _KERNEL_PRODUCTS, _KERNEL_RIDGE = 2.5, 40, 15e-3
+
+# How many ridges' products one takes whose minimum is far away, as several classes can be
+# separated. Of 300 rows of digits (scaled, 25 folds) C = .1, 1 and 10 take 7, 12 and 30 times as
+# long as C = .01; refits of lbfgs, which stops before the minimum, take as long as ever.
+_FAR = 16
 
 # Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers.
 _PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
@@ -220,10 +231,11 @@ def newton_together(work: Workload, *, is_piecewise: bool, cost: CostModel = COS
     return Cost(seconds, steps.memory + 8 * (columns + M))
 
 
-def primal(work: Workload, *, is_joint: bool = False) -> Cost:
+def primal(work: Workload, *, is_joint: bool = False, n_far: int = 0) -> Cost:
     """Newton's method on all folds at once in the space of the columns, ridge by ridge.
 
-    ``is_joint`` says that targets are classes which are fitted together.
+    ``is_joint`` says that targets are classes which are fitted together; ``n_far`` is the number of
+    ridges whose minimum is far away.
     """
     entries, folds = float(work.n) * work.rank, work.n_folds
     at_a_time = min(folds, ENTRIES // work.n + 1)
@@ -231,7 +243,8 @@ def primal(work: Workload, *, is_joint: bool = False) -> Cost:
     gram = _SINGLE_GRAM * entries * work.rank
     product = entries * (_SINGLE_PRODUCT + _SINGLE_MODEL * at_a_time)
     product += _MODEL_ENTRY * work.n * at_a_time
-    seconds = work.targets * batches * (_GRAMS * gram + work.ridges * _PRODUCTS * product)
+    products = _PRODUCTS * (work.ridges + _FAR * n_far)
+    seconds = work.targets * batches * (_GRAMS * gram + products * product)
     memory = 4 * int(entries) + 8 * (2 * int(entries) + ARRAYS * work.n * at_a_time)
     together = work.targets * work.rank
     if is_joint and together <= MOST_COUPLED:
@@ -240,6 +253,17 @@ def primal(work: Workload, *, is_joint: bool = False) -> Cost:
     if is_joint:
         memory += 8 * ARRAYS * work.n * at_a_time * work.targets
     return Cost(seconds + work.targets * work.ridges * _PATH_STEP, memory + 16 * work.rank**2)
+
+
+def kernel_newton(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on a full kernel matrix by iterations, all folds at once, ridge by ridge."""
+    n, folds = float(work.n), work.n_folds
+    rank = min(MOST_RANK, RANK_SHARE * n)
+    made = _SINGLE_GRAM * n * rank**2 + _SINGLE_CUBE * rank**3
+    product = (n + 2.0 * rank) * n * (_KERNEL_PRODUCT + _KERNEL_MODEL * folds)
+    each = _KERNEL_MADE * folds * made + _KERNEL_PRODUCTS * (product + _MODEL_ENTRY * n * folds)
+    seconds = work.targets * work.ridges * (_KERNEL_RIDGE + each) + cost.cube_gram * n * rank**2
+    return Cost(seconds, int(12 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
 
 
 def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
