@@ -55,10 +55,10 @@ from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Request, RequestedOutputs, UnsupportedWarning, is_refused
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import (
+    has_score_of,
     is_own_score,
     may_ask_for_probabilities,
     unusual_score,
-    usual_score,
 )
 from everyfold.engine.source_data import SourceData
 from everyfold.estimators.model import Model, read_weights
@@ -244,8 +244,10 @@ def _targets(
             others.set_aside(candidate.number, error)
             continue
         try:
-            if model.class_weight is not None:
+            if model.class_weight is not None or model.loss.has_log_link:
                 model.check_labels(targets[model.reading])
+        except NotSpedUpError as error:
+            others.set_aside(candidate.number, error)
         except ValueError as error:
             others.refuse(candidate.number, error)
         else:
@@ -556,7 +558,7 @@ def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> 
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
             others.set_aside(item.number, ValueError(_MIXED))
-        elif is_own and usual_score(item.estimator) is None:
+        elif is_own and not has_score_of(scorer, item.estimator):
             others.set_aside(item.number, unusual_score(item.estimator))
         elif item.model.calibrates and any(
             map(may_ask_for_probabilities, by_name(scorer).values())
