@@ -89,7 +89,7 @@ Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 Pooled: TypeAlias = bool | Literal["auto"]
 
 # Whether a ridge stays the same when rows are left out, or is proportional to their number.
-RidgeScaling = Literal["sum", "mean"]
+RidgeScaling = Literal["sum", "mean", "weights"]
 
 # The order of the influence series of a fold, or whether to refit.
 Order: TypeAlias = float | Literal["auto", "exact", "screen"]

@@ -55,6 +55,8 @@ class Loss(ABC):
         losses are not and have a solver of their own.
     has_log_odds : bool
         Whether fitted values are log-odds, so that they have probabilities.
+    has_log_link : bool
+        Whether fitted values are logarithms of what is predicted, and not of the size of y.
     """
 
     name: ClassVar[str]
@@ -63,6 +65,7 @@ class Loss(ABC):
     is_piecewise_quadratic: ClassVar[bool]
     is_smooth: ClassVar[bool] = True
     has_log_odds: ClassVar[bool] = False
+    has_log_link: ClassVar[bool] = False
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -77,6 +80,14 @@ class Loss(ABC):
     def smoothed(self, h: float = 0.05) -> Loss:
         """The loss with its kinks rounded over h; a smooth one is itself."""
         return self
+
+    def predicted(self, u: Array) -> Array:
+        """What fitted values predict, in the terms of y."""
+        return u
+
+    def objection(self, y: Array) -> str:
+        """Why the loss is not defined for these targets; empty if it is."""
+        return ""
 
     @abstractmethod
     def value(self, y: ArrayLike, u: ArrayLike) -> Array:
@@ -538,6 +549,82 @@ class EpsilonInsensitive(Loss):
     def smoothed(self, h: float = 0.05) -> SmoothEpsilon:
         """The tube with rounded kinks, which tends to this loss as h goes to 0."""
         return SmoothEpsilon(self.epsilon, h)
+
+
+# -- Losses of a logarithm u, for targets that are not negative -----------------------------------
+
+# Logarithms of predictions are kept within this: beyond it exp(u) is of no use, and sums of it
+# overflow. A line search that strays so far comes back.
+_FARTHEST = 300.0
+
+
+@dataclass(frozen=True)
+class Tweedie(Loss):
+    r"""Half the deviance of a Tweedie distribution with mean exp(u), up to a constant.
+
+    .. math:: V = \frac{e^{(2-p)u}}{2-p} - y\,\frac{e^{(1-p)u}}{1-p}, \qquad
+        V' = e^{(2-p)u} - y\,e^{(1-p)u}.
+
+    It is Poisson's for p = 1, V = exp(u) − y u, and that of the gamma distribution for p = 2,
+    V = u + y exp(−u). Between the two, and nowhere else, it is convex for all y ≥ 0.
+
+    Parameters
+    ----------
+    power : float, default=1.0
+        p, between 1 and 2.
+
+    Examples
+    --------
+    >>> from everyfold.losses import Tweedie
+    >>> Tweedie(power=2.0).slope(3.0, np.log([1.0, 3.0, 6.0])).round(2).tolist()
+    [-2.0, 0.0, 0.5]
+    """
+
+    power: float = 1.0
+
+    name: ClassVar[str] = "tweedie"
+    is_margin: ClassVar[bool] = False
+    is_piecewise_quadratic: ClassVar[bool] = False
+    has_log_link: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 1.0 <= self.power <= 2.0:
+            raise ValueError(
+                f"power={self.power!r} has a deviance that is not convex in the logarithm of the "
+                "mean; use a power from 1 (Poisson) to 2 (gamma)"
+            )
+
+    def _powers(self, u: ArrayLike) -> tuple[Array, Array]:
+        """exp((2 − p) u) and exp((1 − p) u)."""
+        near = np.clip(np.asarray(u, dtype=np.float64), -_FARTHEST, _FARTHEST)
+        return np.exp((2.0 - self.power) * near), np.exp((1.0 - self.power) * near)
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        p, (up, down) = self.power, self._powers(u)
+        first = up / (2.0 - p) if p < 2.0 else np.asarray(u, dtype=np.float64)
+        second = down / (p - 1.0) if p > 1.0 else np.negative(u, dtype=np.float64)
+        return np.asarray(first + np.multiply(y, second))
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        up, down = self._powers(u)
+        return np.asarray(up - np.multiply(y, down))
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """(2 − p) exp((2 − p) u) + (p − 1) y exp((1 − p) u)."""
+        up, down = self._powers(u)
+        return np.asarray((2.0 - self.power) * up + (self.power - 1.0) * np.multiply(y, down))
+
+    def predicted(self, u: Array) -> Array:
+        """See base class: exp(u)."""
+        return np.asarray(np.exp(u))
+
+    def objection(self, y: Array) -> str:
+        """See base class."""
+        is_wrong = (y <= 0.0).any() if self.power == 2.0 else (y < 0.0).any()
+        least = "> 0" if self.power == 2.0 else ">= 0"
+        return f"y must be {least} for a Tweedie power of {self.power:g}" if is_wrong else ""
 
 
 # -- Losses by name -------------------------------------------------------------------------------

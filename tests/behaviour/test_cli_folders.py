@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import dump_svmlight_file
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -68,6 +68,22 @@ def test_a_linear_search_is_scikit_learns(study):
     assert found["rows"] == N
     assert found["best"]["params"]["alpha"] == theirs.best_params_["ridge__alpha"]
     np.testing.assert_allclose(found["best"]["mean_test_score"], theirs.best_score_, rtol=1e-8)
+
+
+def test_a_logistic_search_of_a_folder(study):
+    asked = "-m", "logistic", *LABELS[2:], "-g", "C=0.1,10", "--cv", "4", "--json"
+    done = run(study, "search", "rows", *asked, "--save", "m.skops")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["rows"] == N
+    labels = table()["group"]
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-9))
+    grid = {"logisticregression__C": [0.1, 10.0]}
+    theirs = GridSearchCV(pipeline, grid, cv=folds(4)).fit(X, labels)
+    assert found["best"]["mean_test_score"] == pytest.approx(theirs.best_score_)
+    done = run(study, "predict", "m.skops", "new", "--out", "p.csv")
+    assert done.code == 0, done.err
+    assert len(pd.read_csv(study / "p.csv")) == N
 
 
 def test_search_save_and_predict_another_folder(study):
@@ -134,7 +150,7 @@ def test_refusals(study):
     refused(run(study, "search", "empty", "-m", "svc"), "is a directory")
     refused(
         run(study, "search", "rows", "-m", "svc", "-t", "y"),
-        "use --model ridge, kernel-ridge or lssvm",
+        "use --model logistic, ridge, kernel-ridge, lssvm, kernel-logistic",
     )
     for option in (("--groups", "name"), ("--impute", "mean"), ("--oof", "o.csv")):
         refused(run(study, "search", "rows", *NUMBERS, *option), f"{option[0]} needs all rows")

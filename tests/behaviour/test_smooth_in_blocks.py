@@ -23,7 +23,8 @@ from everyfold import (
     cross_val_score,
 )
 from everyfold.engine.source_data import PassNotes
-from everyfold.streams import ArrayRows, as_source
+from everyfold.estimators.sources import Summing
+from everyfold.streams import ArrayRows, DaskRows, as_source
 
 N, T = 240, 3
 GRID = {"gamma": [0.05, 0.4], "C": [0.1, 1.0, 10.0]}
@@ -222,3 +223,54 @@ def test_folds_that_lack_a_class_are_refused():
         cross_val_score(model, ArrayRows(X[order], y[order]), cv=2)
     with pytest.raises(ValueError, match="against the rest"):
         cross_val_score(LogisticRegression(), ArrayRows(*rows(3)), cv=3)
+
+
+def test_the_winner_needs_no_pass_of_its_own_for_squared_loss(monkeypatch):
+    X, y = rows(0)
+    calls = []
+    run = Summing.__call__
+    monkeypatch.setattr(
+        Summing, "__call__", lambda self, source: (calls.append(0), run(self, source))[1]
+    )
+    model = KernelRegressor(operator=LANDMARKS)
+    grid = {"gamma": [0.05, 0.4], "alpha": [0.1, 1.0, 10.0]}
+    for target in (y, y[:, None], np.column_stack([y, -y])):
+        calls.clear()
+        search = FastGridSearchCV(model, grid, cv=CV).fit(ArrayRows(X, target))
+        assert len(calls) == 1
+        alone = clone(model).set_params(**search.best_params_).fit(ArrayRows(X, target))
+        assert len(calls) == 2
+        np.testing.assert_allclose(search.predict(X), alone.predict(X), rtol=1e-9)
+        assert search.predict(X).shape == target.shape
+        assert search.n_features_in_ == 3
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_winner_of_a_smooth_loss_starts_at_the_models_of_the_folds(k, monkeypatch):
+    X, y = rows(k)
+    model = KernelLogisticClassifier(operator=LANDMARKS)
+    sampled = []
+    run = newton_passes.Sampling.__call__
+    monkeypatch.setattr(
+        newton_passes.Sampling,
+        "__call__",
+        lambda self, source: (sampled.append(0), run(self, source))[1],
+    )
+    search = FastGridSearchCV(model, GRID, cv=CV, scoring="accuracy").fit(ArrayRows(X, y))
+    assert len(sampled) == 2  # one for each kernel, and none for the refit
+    alone = clone(model).set_params(**search.best_params_).fit(ArrayRows(X, y))
+    values = search.decision_function(X)
+    np.testing.assert_allclose(values, alone.decision_function(X), atol=1e-4)
+    np.testing.assert_array_equal(search.classes_, alone.classes_)
+    chosen = FastGridSearchCV(model, GRID, cv=CV, refit=lambda table: 0).fit(ArrayRows(X, y))
+    assert chosen.best_params_ == {"gamma": 0.05, "C": 0.1}
+
+
+def test_partitions_of_dask_equal_memory():
+    da = pytest.importorskip("dask.array")
+    X, y = rows()
+    parts = DaskRows(da.from_array(X, chunks=(90, 3)), da.from_array(y == "red", chunks=90))
+    model = KernelLogisticClassifier(operator=LANDMARKS, gamma=0.1)
+    options = {"source": parts, "cv": KFold(T), "scoring": "accuracy"}
+    memory, blocks = pair(model, {"C": [0.1, 10.0]}, (X, y == "red"), **options)
+    assert_same(memory, blocks)

@@ -21,7 +21,15 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import (
+    GammaRegressor,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+    RidgeCV,
+    TweedieRegressor,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.class_weight import compute_class_weight
@@ -42,6 +50,7 @@ from everyfold.losses import (
     QuadraticEpsilon,
     Squared,
     SquaredHinge,
+    Tweedie,
 )
 
 _LINEAR = KernelChoice("linear")
@@ -364,6 +373,45 @@ def _linear_svr(estimator: Estimator) -> Model:
     )
 
 
+# -- generalised linear models -----------------------------------------------------------------
+
+
+def _tweedie(estimator: Estimator, power: float) -> Model:
+    name = type(estimator).__name__
+    _refuse_extremes(estimator, "alpha")
+    if not estimator.alpha > 0.0 or not 1.0 <= power <= 2.0:
+        raise ValueError(
+            f"{name}(alpha={estimator.alpha!r}) of power {power:g} may have many minima; use "
+            "alpha > 0 and a power from 1 to 2"
+        )
+    return Model(
+        _LINEAR,
+        Tweedie(power),
+        tuple(0.5 * ridge for ridge in read_ridge(estimator.alpha)),
+        bool(estimator.fit_intercept),
+        False,
+        ridge_scaling="weights",
+        has_one_target=True,
+    )
+
+
+def _poisson(estimator: Estimator) -> Model:
+    return _tweedie(estimator, 1.0)
+
+
+def _gamma(estimator: Estimator) -> Model:
+    return _tweedie(estimator, 2.0)
+
+
+def _any_tweedie(estimator: Estimator) -> Model:
+    if estimator.link not in ("auto", "log"):
+        raise ValueError(
+            f"TweedieRegressor(link={estimator.link!r}) has an objective that is not convex; use "
+            "link='auto' or 'log'"
+        )
+    return _tweedie(estimator, float(estimator.power))
+
+
 def _refuse_positive(estimator: Estimator) -> None:
     if estimator.positive:
         raise ValueError(
@@ -381,6 +429,9 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     LogisticRegression: _logistic,
     LinearSVC: _linear_svc,
     LinearSVR: _linear_svr,
+    PoissonRegressor: _poisson,
+    GammaRegressor: _gamma,
+    TweedieRegressor: _any_tweedie,
     SVC: _svc,
     SVR: _svr,
     GaussianProcessRegressor: process_model,
@@ -405,7 +456,7 @@ class UnknownEstimatorError(TypeError):
     """
 
     def __init__(self, name: str) -> None:
-        self.reason = f"{name} has folds that this library cannot compute without refitting"
+        self.reason = f"this library cannot compute the folds of {name} without refitting"
         kinds = (*_READERS, KernelRegressor, KernelClassifier)
         supported = ", ".join(kind.__name__ for kind in kinds)
         advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""

@@ -132,8 +132,8 @@ def _refuse(options: ModelOptions) -> None:
     if MODELS[options.model].in_blocks is None:
         able = models_that(lambda row: row.in_blocks)
         raise BadInput(
-            f"--model {options.model} needs many passes over the rows, and those of "
-            f"{options.data} are read in blocks; use --model {able}"
+            f"--model {options.model} needs all rows at once, and those of {options.data} are read "
+            f"in blocks; use --model {able}"
         )
 
 

@@ -155,7 +155,11 @@ MODELS = {
         None, partial(SVR, coef0=1.0), kernels=_LIBSVM, others=("epsilon",), follows_spread=True
     ),
     "logistic": ModelRow(
-        partial(LogisticRegression, max_iter=_STEPS), None, **_LINEAR, instead="kernel-logistic"
+        partial(LogisticRegression, max_iter=_STEPS),
+        None,
+        **_LINEAR,
+        in_blocks=(partial(KernelLogisticClassifier, kernel="linear"), None),
+        instead="kernel-logistic",
     ),
     "linear-svc": ModelRow(partial(LinearSVC, max_iter=_STEPS), None, **_LINEAR, instead="svc"),
     "ridge": ModelRow(
@@ -186,9 +190,13 @@ MODELS = {
         takes_several=True,
     ),
     "lssvm": ModelRow(LSSVC, LSSVR, **_LSSVM, in_blocks=(LSSVC, LSSVR)),
-    "kernel-logistic": ModelRow(KernelLogisticClassifier, None),
-    "huber-svc": ModelRow(HuberSVC, None, others=("h",)),
-    "quadratic-svr": ModelRow(None, QuadraticSVR, others=("epsilon",)),
+    "kernel-logistic": ModelRow(
+        KernelLogisticClassifier, None, in_blocks=(KernelLogisticClassifier, None)
+    ),
+    "huber-svc": ModelRow(HuberSVC, None, others=("h",), in_blocks=(HuberSVC, None)),
+    "quadratic-svr": ModelRow(
+        None, QuadraticSVR, others=("epsilon",), in_blocks=(None, QuadraticSVR)
+    ),
 }
 
 

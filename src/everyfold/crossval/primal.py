@@ -129,7 +129,7 @@ class AllFoldsPrimal(CrossValMethod):
             for place, curve in enumerate(curves):
                 batch = _FoldModels(columns, curve.weighted(weights))
                 for j in from_strong(ridges):
-                    rho = [problem.rho(ridges[j], int(count)) for count in counts]
+                    rho = [problem.rho(ridges[j], float(count)) for count in counts]
                     left = batch.minimise(np.array(rho))
                     values[j, slots, place : place + curve.width] = batch.values[
                         some.test_rows, owner
@@ -239,10 +239,10 @@ def _precision(errors: Array) -> tuple[Array, Mask]:
     return condition, condition * EPS <= TRUSTED_ERROR
 
 
-def weights_of_folds(problem: Problem, folds: Folds) -> tuple[Array, Index]:
-    """The weight of every row in every fold, (n, t), and how many rows of each fold count."""
+def weights_of_folds(problem: Problem, folds: Folds) -> tuple[Array, Array]:
+    """The weight of every row in every fold, (n, t), and what multiplies the ridge of each."""
     weights = np.zeros((problem.n, len(folds)))
-    counts = np.zeros(len(folds), dtype=np.intp)
+    counts = np.zeros(len(folds))
     for j, fold in enumerate(folds):
         inside = problem.restrict(fold.train)
         weights[:, j] = np.bincount(fold.train, inside.w, minlength=problem.n)

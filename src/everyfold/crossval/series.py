@@ -21,7 +21,7 @@ def rows_left(problem: Problem, folds: Folds) -> Index:
         return problem.n - folds.sizes
     counts = problem.w if problem.counts is None else problem.counts
     out = [np.count_nonzero(counts[held]) for held in folds.helds]
-    return problem.n_counted - np.array(out, dtype=np.intp)
+    return int(problem.n_counted) - np.array(out, dtype=np.intp)
 
 
 def same_ridge(left: Index, folds: Folds) -> list[tuple[int, Index, Folds]]:

@@ -502,6 +502,9 @@ class Outcome:
         Those of every fold, where folds are fitted one by one.
     fitted : list of estimators, optional
         Those of every fold, None where the fit failed, as long as values may be asked of them.
+    whole : tuple, optional
+        Of the best candidate of a kernel on a source, the model of all rows where the passes of the
+        folds give it: coefficients of the features, intercepts, and whether y has one axis.
     """
 
     number: Annotated[int, first]
@@ -534,6 +537,7 @@ class Outcome:
     times: Annotated[list[tuple[float, float]] | None, listed] = None
     rank: Annotated[int, max] = 0
     fitted: Annotated[list[Estimator] | None, listed] = None
+    whole: Annotated[tuple[Array, Array, bool] | None, first] = None
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Mean scores that were asked for already: rounds ask again after every unit."""
 

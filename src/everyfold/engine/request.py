@@ -378,9 +378,8 @@ class Options:
         if is_usual and not isinstance(model.operator, Structure):
             return model
         operator = self.seeds.plant(model.operator if self.operator == "auto" else self.operator)
-        return replace(
-            model, operator=operator, ridge_scaling=self.ridge_scaling, seed=self.seeds.own
-        )
+        scaling = model.ridge_scaling if model.ridge_scaling == "weights" else self.ridge_scaling
+        return replace(model, operator=operator, ridge_scaling=scaling, seed=self.seeds.own)
 
 
 def _is_order(order: Order) -> bool:

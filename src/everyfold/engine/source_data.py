@@ -12,9 +12,10 @@ from everyfold.adapters.pipelines import freeze
 from everyfold.adapters.scaling import ScaledRows, scaler_of, scaling_of
 from everyfold.engine.planning.costs import SummedKernel
 from everyfold.engine.planning.units import gather
-from everyfold.engine.records import Candidate, Data
+from everyfold.engine.records import Candidate, Data, Outcome
 from everyfold.engine.scoring.fold_scorers import by_name
 from everyfold.engine.scoring.metrics import Metric, find_metric
+from everyfold.estimators.base import SourceFit
 from everyfold.estimators.sources import Reader, View, choose_map, reduced, structure_of
 from everyfold.io import RowSource
 from everyfold.io.base import Result
@@ -82,6 +83,8 @@ class SourceData(Data):
         That work on the blocks of a pass, here.
     notes : PassNotes
         What keeps the finished passes of units that take several.
+    best_by : str or None
+        The score by which only the best candidate of a kernel gets the model of all rows as well.
     """
 
     source: RowSource
@@ -94,6 +97,7 @@ class SourceData(Data):
     has_journal: bool = False
     threads: int = 1
     notes: PassNotes = field(default_factory=PassNotes, compare=False)
+    best_by: str | None = None
 
     in_memory = False
 
@@ -130,7 +134,9 @@ class SourceData(Data):
         first, source = members[0], self.source
         scaler = scaler_of(first.parts)
         if scaler is None or self.moments is None:
-            return [self._view(choose_map(first.model, source, most_rows), members)]
+            features = choose_map(first.model, source, most_rows)
+            self.cache["map", first.kernel_key] = (features,)
+            return [self._view(features, members)]
         whole = scaling_of(scaler, self.moments.total)
         features = choose_map(first.model, ScaledRows(source, whole), most_rows)
         # The map that is summed takes rows as they are in the source, and scales them itself.
@@ -142,6 +148,14 @@ class SourceData(Data):
             scaled = Standardised.of(features.rescaled(whole, own), own)
             found.append(self._view(scaled, members, fold))
         return found
+
+    def kept_fit(self, number: int, outcome: Outcome | None) -> SourceFit | None:
+        """The fit of a candidate to all rows, if passes of its folds gave it in this process."""
+        key = "map", self.candidates[number].kernel_key
+        if outcome is None or outcome.whole is None or key not in self.cache:
+            return None
+        (features,), (coef, intercept, is_flat) = self.cache[key], outcome.whole
+        return SourceFit(features.expand(coef), intercept, self.reader, is_flat)
 
     def _view(
         self, features: FeatureMap, members: Sequence[Candidate], fold: int | None = None

@@ -20,7 +20,7 @@ from everyfold._progress import warn
 from everyfold._typing import AnyArray, Array, Label, Matrix, Targets
 from everyfold.crossval import InexactWarning
 from everyfold.estimators.target_transforms import Warp
-from everyfold.estimators.targets import Labels, Reading, Target, Voting
+from everyfold.estimators.targets import Labels, NotSpedUpError, Reading, Target, Voting
 from everyfold.kernels import (
     Gamma,
     Kernel,
@@ -155,12 +155,20 @@ class Model:
                 "'balanced' or None"
             )
 
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether models have no other form than that of their columns."""
+        return isinstance(self.loss, Multinomial) or self.loss.has_log_link
+
     def target(self, y: Targets) -> Target:
         """Read y."""
         return self.reading.read(y)
 
     def check_labels(self, target: Target) -> None:
-        """Raise if class weights are negative, or given for labels that y does not have."""
+        """Raise if class weights are negative, or y has labels or numbers that do not fit."""
+        objection = self.loss.objection(target.columns) if self.loss.has_log_link else ""
+        if objection:
+            raise NotSpedUpError(objection)
         if isinstance(self.class_weight, Mapping) and target.classes is not None:
             check_class_weight(self.class_weight, target.classes)
 
@@ -225,8 +233,7 @@ class Model:
                 f"operator={self.operator!r} is not known; use 'auto', 'dense' or Dense()"
             )
         n_rows, n_features = shape
-        # Classes that are fitted together have no other form than that of their columns.
-        has_columns = n_features < n_rows or isinstance(self.loss, Multinomial)
+        has_columns = n_features < n_rows or self.is_of_columns
         if self.operator == "auto" and kernel.is_linear and has_columns:
             return Primal()
         if self.operator == "auto" and not self.choice.is_precomputed:

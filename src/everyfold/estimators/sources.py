@@ -40,6 +40,11 @@ def check_model(model: Model) -> None:
             "HuberSVC or LSSVC (for regression KernelRegressor(loss='smooth_epsilon'))",
         ),
         (
+            model.is_binary,
+            "solver='liblinear' penalises the intercept",
+            "another solver of LogisticRegression",
+        ),
+        (
             model.warp is not None,
             "TransformedTargetRegressor looks at the targets of each training set together",
             "its regressor, with y transformed beforehand",

@@ -54,6 +54,7 @@ from everyfold.engine.results import (
 )
 from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
+from everyfold.engine.source_data import SourceData
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.judge.fitted import Unit, groups_of, ratio_of_splits
@@ -517,8 +518,14 @@ class FastSearchCV(
         X, y, progress = state.request.X, state.request.y, state.progress
         fit = partial(fit_to_source, best) if isinstance(X, RowSource) else best.fit
         start = time.perf_counter()
+        kept = None
+        if isinstance(state.data, SourceData) and not is_per_target:
+            kept = state.data.kept_fit(number, outcome)
         with nullcontext() if progress is None else progress.refitting(best):
-            fit(*((X,) if y is None else (X, y)), **state.request.metadata.fit)
+            if kept is None:
+                fit(*((X,) if y is None else (X, y)), **state.request.metadata.fit)
+            else:  # the passes of the folds have told it
+                final_step(best).keep_source_fit(X, kept)
         self.refit_time_ = time.perf_counter() - start
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_

@@ -85,9 +85,10 @@ class Problem:
         Weight 0 is the same as leaving the row out.
     loss : Loss
     intercept : bool
-    ridge_scaling : {"sum", "mean"}
+    ridge_scaling : {"sum", "mean", "weights"}
         What a ridge means when rows are left out. "sum" keeps it (scikit-learn), "mean" multiplies
-        it by the number of rows with positive weight (the influence-function papers).
+        it by the number of rows with positive weight (the influence-function papers), and
+        "weights" by the sum of their weights (scikit-learn's generalised linear models).
     classes : Classes, optional
         Those of the rows, and their weights; balanced ones are anew on every subset of the rows.
     counts : bool array of shape (n,), optional
@@ -121,9 +122,9 @@ class Problem:
         """Whether weights depend on which rows are at hand."""
         return self.classes is not None and self.classes.balance is not None
 
-    def rho(self, ridge: float, n_counted: int) -> float:
+    def rho(self, ridge: float, n_counted: float) -> float:
         """The rho for a public ridge and a sample of ``n_counted`` rows."""
-        return ridge * n_counted if self.ridge_scaling == "mean" else ridge
+        return ridge if self.ridge_scaling == "sum" else ridge * n_counted
 
     @cached_property
     def n_active(self) -> int:
@@ -131,15 +132,18 @@ class Problem:
         return int(np.count_nonzero(self.w))
 
     @cached_property
-    def n_counted(self) -> int:
-        """The number of rows that a ridge in the "mean" convention is multiplied by."""
+    def n_counted(self) -> float:
+        """What a ridge that is not in the "sum" convention is multiplied by."""
+        if self.ridge_scaling == "weights":
+            return float(self.w.sum())
         return self.n_active if self.counts is None else int(np.count_nonzero(self.counts))
 
     @cached_property
     def level(self) -> Array:
         """The value of each target that has one value only, which an intercept predicts; else 0."""
         seen = self.y[self.sample_weight > 0.0]
-        if not self.intercept or self.loss.is_margin or not len(seen):
+        has_residuals = not (self.loss.is_margin or self.loss.has_log_link)
+        if not self.intercept or not has_residuals or not len(seen):
             return np.zeros(self.y.shape[1])
         return np.where((seen == seen[0]).all(axis=0), seen[0], 0.0)
 

@@ -7,13 +7,13 @@ of every fold. To predict held-out rows with them, and to score them, is the sam
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold._progress import reporting_share_of
+from everyfold._progress import reporting_share_of, reporting_to
 from everyfold._typing import Array, Index, Mask, Score
 from everyfold.crossval.base import Failure
 from everyfold.engine.planning.costs import (
@@ -35,6 +35,7 @@ from everyfold.engine.scoring.metrics import (
 from everyfold.engine.source_data import BlockKernel, SourceData
 from everyfold.estimators.model import Model
 from everyfold.estimators.newton_passes import (
+    MOST_PASSES,
     FirstPass,
     MapFit,
     Sampling,
@@ -106,12 +107,21 @@ class BlockModels:
     is_weighted: bool
 
     @property
+    def remark(self) -> str:
+        """What is to be said of how they were found, in words."""
+        return ""
+
+    @property
     def features(self) -> FeatureMap:
         """The map, or one of them."""
         return self.views[0].features
 
     def scores(self, data: SourceData) -> list[Sequence[Score]] | None:
         """Those of every candidate, if they are known; None if a pass with the models tells."""
+        return None
+
+    def whole(self, data: SourceData, k: int) -> tuple[Array, Array, bool] | None:
+        """The model of all rows of one candidate, see `Outcome`; None if it takes a fit."""
         return None
 
     def predictors(self) -> list[Predictor]:
@@ -218,7 +228,8 @@ class SumsOverBlocks(BlockMethod):
         fitted: list[BlockModels] = []
         for members, views in kernels:
             sums = [next(left) for _ in views]
-            fitted += _solved(data, members, views, sums, failures, is_weighted=found.is_weighted)
+            seen = found.is_weighted, found.is_flat
+            fitted += _solved(data, members, views, sums, failures, seen)
         return fitted
 
 
@@ -315,6 +326,15 @@ class _SummedModels(BlockModels):
     """Models from sums, which tell their squared errors as well."""
 
     sums: Sequence[FoldSums]
+    is_flat: bool = True
+
+    def whole(self, data: SourceData, k: int) -> tuple[Array, Array, bool] | None:
+        """See base class: from the sums over all rows, where folds have one map."""
+        if len(self.sums) > 1 or self.views[0].fold is not None:
+            return None
+        total = self.sums[0].total
+        found = total.solve([_rho(self.members[k], total.count)])
+        return found.coef[0], found.intercept[0], self.is_flat
 
     def scores(self, data: SourceData) -> list[Sequence[Score]] | None:
         """See base class; None as well if the errors lost their digits."""
@@ -342,10 +362,12 @@ def _solved(
     views: Sequence[View],
     sums: Sequence[FoldSums],
     failures: Failures,
-    *,
-    is_weighted: bool,
+    seen: tuple[bool, bool],
 ) -> list[BlockModels]:
-    """The models of a kernel; if a ridge has none, those of the other ridges one by one."""
+    """The models of a kernel; if a ridge has none, those of the other ridges one by one.
+
+    ``seen`` says whether the source has weights, and a y of one axis.
+    """
     failed: Failures = {}
     with isolated(data, members, failed):
         models: dict[int, RidgeModels] = {}
@@ -353,15 +375,14 @@ def _solved(
             models |= _fold_models(data, members, of_view)
         rows = {fold: of_view.parts[fold].rows for of_view in sums for fold in of_view.folds}
         count = sum(part.count for part in sums[0].parts.values())
-        return [_SummedModels(members, views, models, rows, count, is_weighted, sums)]
+        is_weighted, is_flat = seen
+        return [_SummedModels(members, views, models, rows, count, is_weighted, sums, is_flat)]
     # One ridge of several failed, and it is not known which.
     if len(members) == 1:
         failures |= failed
         return []
     return [
-        kernel
-        for one in members
-        for kernel in _solved(data, [one], views, sums, failures, is_weighted=is_weighted)
+        kernel for one in members for kernel in _solved(data, [one], views, sums, failures, seen)
     ]
 
 
@@ -383,13 +404,13 @@ def _fold_models(
     for fold, rest in sums.rests():
         if data.reader.classes is not None and _lacks_a_class(rest.middle):
             raise BadFoldsError(_LACKS_A_CLASS.format(fold))
-        models[fold] = rest.solve(
-            [
-                m.model.ridges[0] * (rest.count if m.model.ridge_scaling == "mean" else 1)
-                for m in members
-            ]
-        )
+        models[fold] = rest.solve([_rho(member, rest.count) for member in members])
     return models
+
+
+def _rho(member: Candidate, count: int) -> float:
+    """The ridge of a candidate for so many rows."""
+    return member.model.ridges[0] * (count if member.model.ridge_scaling == "mean" else 1)
 
 
 _LACKS_A_CLASS = (
@@ -414,6 +435,35 @@ class _MinimisedModels(BlockModels):
 
     means: dict[str, Array] | None = None
     """By metric, (folds, candidates)."""
+    fit: MapFit | None = None
+    """That of all folds, where they have one map."""
+    first: FirstPass | None = None
+    ridges: Index | None = None
+    """The numbers of the candidates' ridges in the fit."""
+    passes: int = 0
+
+    @property
+    def remark(self) -> str:
+        """See base class."""
+        return f" ({self.passes} passes)"
+
+    def whole(self, data: SourceData, k: int) -> tuple[Array, Array, bool] | None:
+        """See base class: some passes more, which begin at the mean of the models of the folds."""
+        if self.fit is None or self.first is None or self.ridges is None:
+            return None
+        member = self.members[k]
+        fit = self.fit.whole(int(self.ridges[k]), self.first, member.model.ridges[0])
+        pattern = FoldedBlocks(data.reader, data.rule, data.height)
+
+        def kept(number: int, work: Callable[[], list[list[Array]]]) -> list[list[Array]]:
+            return data.notes.kept(MOST_PASSES + number, work)
+
+        with reporting_to(None):
+            minimise(data.source, [fit], pattern, (), data.threads, kept)
+        if not are_minima(fit.errors):
+            return None
+        found = fit.models()[None]
+        return found.coef[0], found.intercept[0], self.first.is_flat
 
     def scores(self, data: SourceData) -> list[Sequence[Score]] | None:
         """See base class."""
@@ -458,7 +508,7 @@ def _minimised(
     is_known = block_method(model).knows_scores(data) and not first.is_weighted
     metrics = {name: m for name, m in data.metrics.items() if m is not None} if is_known else {}
     with reporting_share_of(share, 1.0):
-        minimise(
+        passes = minimise(
             data.source,
             fits,
             FoldedBlocks(*parts),
@@ -490,7 +540,9 @@ def _minimised(
         means = dict(zip(metrics, sums / rows_of[:, None], strict=True))
     kept = [member for member, well in zip(members, is_well, strict=True) if well]
     count = int(first.total[1])
-    return [_MinimisedModels(kept, views, models, sizes, count, first.is_weighted, means)]
+    one = None if len(fits) > 1 or views[0].fold is not None else fits[0]
+    more = means, one, replace(first, parts=[]), np.flatnonzero(is_well), passes + 1
+    return [_MinimisedModels(kept, views, models, sizes, count, first.is_weighted, *more)]
 
 
 def _some(models: RidgeModels, ridges: Mask) -> RidgeModels:

@@ -31,7 +31,7 @@ from everyfold.engine.execution.block_methods import (
     isolated,
 )
 from everyfold.engine.planning.units import Unit
-from everyfold.engine.records import Data, Outcome
+from everyfold.engine.records import Data, Outcome, mean_score
 from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores
 from everyfold.engine.scoring.metrics import Metric, ScoredRows, is_mean
 from everyfold.engine.source_data import SourceData
@@ -73,8 +73,13 @@ def run_passes(data: Data, unit: Unit) -> list[Outcome]:
     seconds = (time.perf_counter() - start) / len(unit.numbers)
     found, left = [], iter(scores)
     for kernel in kernels:
-        blank = _outcome(kernel, words, seconds)
-        found += [replace(blank, number=m.number, scores=next(left)) for m in kernel.members]
+        blank = _outcome(kernel, words + kernel.remark, seconds)
+        outcomes = [replace(blank, number=m.number, scores=next(left)) for m in kernel.members]
+        if data.best_by is not None:
+            means = [(mean_score(outcome, data.best_by), -outcome.number) for outcome in outcomes]
+            best = means.index(max(means))
+            outcomes[best] = replace(outcomes[best], whole=kernel.whole(data, best))
+        found += outcomes
     return found + [_failed(found[0], number, failure) for number, failure in failures.items()]
 
 

@@ -288,6 +288,9 @@ def _records(
     found = _evaluate(method, problems, operator, ridges, tile.folds, threads)
     if task.criterion is None and not models[0].loss.has_constant_curvature:
         found = [_without_unconverged(record, tile.folds) for record in found]
+    loss = models[0].loss
+    if loss.has_log_link:
+        found = [replace(record, values=loss.predicted(record.values)) for record in found]
     if warped is not None and task.criterion is None:
         found = [warped.back(record) for record in found]
     if method.is_of_another_model:

@@ -157,6 +157,8 @@ def choose_method(
     ``rows`` are asked for where no size tells how long a method takes.
     """
     model = models[0]
+    if model.loss.has_log_link:
+        _check_literal(model, task, order)
     if outline.response_rank is not None:
         _check_responses(model, task, outline)
     if isinstance(model.loss, Multinomial):
@@ -178,6 +180,15 @@ def choose_method(
         is_of_another_model=outline.is_approximate or model.is_stand_in,
         excludes_identity=is_finite(order),
     )
+
+
+def _check_literal(model: Model, task: Task, order: Order) -> None:
+    """Refuse what is not known of a loss of logarithms, whose ridge goes with the weights."""
+    if task.criterion is not None or is_finite(order) or order == math.inf:
+        raise ValueError(
+            f"loss={model.loss} has held-out values of every fold's own fit only; use "
+            "method='exact' and no criterion"
+        )
 
 
 def _check_responses(model: Model, task: Task, outline: OperatorSpec) -> None:

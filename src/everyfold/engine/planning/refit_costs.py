@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import (
+    GammaRegressor,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+    RidgeCV,
+    TweedieRegressor,
+)
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 from everyfold._typing import Estimator
@@ -146,6 +154,18 @@ def _logistic(estimator: Estimator, size: FitSizes) -> float:
     return iterations * (_ITERATION + size.targets * _ROW * size.rows + columns * size.product)
 
 
+# Steps of newton-cholesky.
+_NEWTON = 6
+
+
+def _generalised(estimator: Estimator, size: FitSizes) -> float:
+    columns = size.product + _ROW * size.rows
+    if estimator.solver == "lbfgs":
+        return min(_QUASI_NEWTON, int(estimator.max_iter)) * (_ITERATION + columns)
+    made = COSTS.cube_gram * size.rows * size.features**2
+    return _NEWTON * (made + COSTS.cube_cholesky * float(size.features) ** 3 + columns)
+
+
 # Passes of liblinear over the rows, and seconds of each for a stored entry. Measured with LinearSVC
 # on whitened columns; where columns hang together it takes ten times as many, and C = 1000 more.
 _SWEEPS, _SWEPT = 20.0, 2e-9
@@ -179,6 +199,9 @@ _KINDS: Mapping[type, Callable[[Estimator, FitSizes], float]] = {
     RidgeCV: _ridge_cv,
     KernelRidge: _kernel_ridge,
     LogisticRegression: _logistic,
+    PoissonRegressor: _generalised,
+    GammaRegressor: _generalised,
+    TweedieRegressor: _generalised,
     LinearSVC: _liblinear,
     LinearSVR: _liblinear,
     SVC: _libsvm,

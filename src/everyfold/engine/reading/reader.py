@@ -52,13 +52,13 @@ from everyfold.engine.planning.methods import check_order
 from everyfold.engine.planning.units import typical_rows
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Request, UnsupportedWarning, is_refused
+from everyfold.engine.request import Request, RequestedOutputs, UnsupportedWarning, is_refused
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import (
+    has_score_of,
     is_own_score,
     may_ask_for_probabilities,
     unusual_score,
-    usual_score,
 )
 from everyfold.engine.source_data import SourceData
 from everyfold.estimators.model import Model, read_weights
@@ -244,8 +244,10 @@ def _targets(
             others.set_aside(candidate.number, error)
             continue
         try:
-            if model.class_weight is not None:
+            if model.class_weight is not None or model.loss.has_log_link:
                 model.check_labels(targets[model.reading])
+        except NotSpedUpError as error:
+            others.set_aside(candidate.number, error)
         except ValueError as error:
             others.refuse(candidate.number, error)
         else:
@@ -431,6 +433,7 @@ def _in_blocks(request: Request, candidates: Sequence[Candidate], others: Others
         error_score=request.options.error_score,
         moments=moments,
         has_journal=request.wants.journal,
+        best_by=_decides(request.wants),
     )
 
 
@@ -555,7 +558,7 @@ def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> 
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
             others.set_aside(item.number, ValueError(_MIXED))
-        elif is_own and usual_score(item.estimator) is None:
+        elif is_own and not has_score_of(scorer, item.estimator):
             others.set_aside(item.number, unusual_score(item.estimator))
         elif item.model.calibrates and any(
             map(may_ask_for_probabilities, by_name(scorer).values())
@@ -680,3 +683,9 @@ def _check_fit_params(parts: Parts) -> None:
             f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
             f"only 'sample_weight' is allowed{advice_on(unknown)}"
         )
+
+
+def _decides(wants: RequestedOutputs) -> str | None:
+    """The score whose best candidate is to be refitted, if one is."""
+    by = "score" if wants.selects_by is True else wants.selects_by
+    return by if wants.refits and isinstance(by, str) else None

@@ -33,6 +33,7 @@ from everyfold._typing import (
     Scorer,
 )
 from everyfold.engine.scoring.metrics import (
+    ExplainedDeviance,
     Metric,
     Scored,
     ScoredRows,
@@ -198,8 +199,10 @@ def masked(target: Target, values: Array, side: ScoredRows, trains: Mapping[int,
 
 def by_name(scorer: Scorer) -> Params:
     """Scorers by their names, whether there are several or one."""
-    several = isinstance(scorer, MultimetricScorer)
-    return dict(scorer._scorers) if several else {"score": scorer}
+    if isinstance(scorer, MultimetricScorer):
+        return dict(scorer._scorers)
+    own = usual_score(scorer._estimator) if is_own_score(scorer) else None
+    return {"score": own.scorer if isinstance(own, ExplainedDeviance) else scorer}
 
 
 class FoldScorer:
@@ -226,7 +229,7 @@ class FoldScorer:
         self._error_score = error_score
         self.is_multimetric = isinstance(scorer, MultimetricScorer)
         scorers = by_name(scorer)
-        self._scorer = scorer
+        self._scorer = scorer if self.is_multimetric else scorers["score"]
         self._scorers = scorers
         self._known: dict[str, Metric] = {}
         self.is_of_sklearn = True

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 
 from everyfold._extensions import METRICS
 from everyfold._progress import warn
@@ -465,11 +466,41 @@ def own_score(scorer: Scorer) -> Scorer:
     return usual_score(scorer._estimator) if is_own_score(scorer) else None
 
 
+@dataclass(frozen=True)
+class ExplainedDeviance:
+    """The ``score`` of scikit-learn's generalised linear models: the share of the deviance."""
+
+    power: float
+
+    @property
+    def scorer(self) -> Scorer:
+        """The same as a scorer of predictions."""
+        return metrics.make_scorer(metrics.d2_tweedie_score, power=self.power)
+
+
+_DEVIANCES: dict[type, Callable[[Estimator], float]] = {
+    PoissonRegressor: lambda estimator: 1.0,
+    GammaRegressor: lambda estimator: 2.0,
+    TweedieRegressor: lambda estimator: float(estimator.power),
+}
+
+
+def has_score_of(scorer: Scorer, estimator: Estimator) -> bool:
+    """Whether the ``score`` that a scorer stands for is the same as that of an estimator."""
+    asked, own = own_score(scorer), usual_score(estimator)
+    is_deviance = isinstance(asked, ExplainedDeviance) or isinstance(own, ExplainedDeviance)
+    return own is not None and (asked == own or not is_deviance)
+
+
 def usual_score(estimator: Estimator) -> Scorer:
     """The metric of an estimator's ``score``; None if that is not scikit-learn's usual one.
 
     One that is wrapped, as experiment trackers do while they log, is what it wraps.
     """
+    final = final_step(estimator)
+    power = _DEVIANCES.get(original(type(final)))
+    if power is not None:
+        return ExplainedDeviance(power(final))
     usual = {RegressorMixin: metrics.r2_score, ClassifierMixin: metrics.accuracy_score}
     own = getattr(original(type(final_step(estimator))), "score", None)
     own = None if own is None else unwrap(own)
