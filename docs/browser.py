@@ -39,7 +39,8 @@ MISTAKES = """
       out.push(node);
       found.push(`sticks out by ${Math.round(beyond)} px: ${words(node)}`);
     }
-    const isText = node.closest('article') && !node.closest('.visually-hidden, .sr-only');
+    const isText = node.closest('article, .bd-sidebar-secondary')
+      && !node.closest('.visually-hidden, .sr-only');
     const hides = kind === 'hidden' || kind === 'clip' || isWide && kind !== 'visible';
     if (isText && hides && hidden > 1 && node.clientWidth > 1)
       found.push(`cut off by ${hidden} px: ${words(node)}`);

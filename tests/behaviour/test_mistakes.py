@@ -9,14 +9,30 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import GroupKFold, TimeSeriesSplit
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, LeaveOneOut, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from everyfold import LSSVC, FastGridSearchCV, cross_val_predict
+from everyfold import (
+    LSSVC,
+    FastGridSearchCV,
+    KernelRidgeCV,
+    LeavePairOut,
+    PurgedTimeSeriesSplit,
+    compare,
+    cross_val_predict,
+    cross_val_score,
+    influence,
+    score_interval,
+)
 from everyfold.cli import load_model
+from everyfold.judge import verdict
 from everyfold.operators import Nystrom
+from everyfold.scorers import neg_crps_scorer
 from tests.shell import run
 
 RNG = np.random.default_rng(5)
@@ -59,7 +75,7 @@ COMMANDS = {
     ("search", "good.csv", "-m", "svm"): ["--model 'svm' is not known; did you mean 'svc'?"],
     ("search", "good.csv", "-m", "krr"): ["did you mean 'kernel-ridge'?"],
     (*SVM, "-k", "gaussian"): ["--kernel 'gaussian' is not known; did you mean 'rbf'?"],
-    (*SVM, "-k", "cosine"): ["--kernel cosine is not one of libsvm's", "--model lssvm"],
+    (*SVM, "-k", "cosine"): ["--kernel cosine does not suit --model svc", "--model lssvm"],
     ("search", "good.csv", "-m", "svr"): ["has labels such as ", "for classification use --model"],
     (*SVM, "-t", "age"): ["which are no class labels; for regression use --model svr"],
     (*SVM, "-t", "sick"): ["--target 'sick' is not a column", "Known are age, weight, height, ill"],
@@ -176,6 +192,72 @@ CALLS = {
         lambda: FastGridSearchCV(SVC(), {"C": 1.0}).fit(X, y),
         "Single values need to be wrapped in a list",
     ),
+    "groups of other rows": (
+        lambda: score_interval(SVC(), X, y, groups=np.arange(5)),
+        "groups has 5 labels for 24 rows; pass one for each row",
+    ),
+    "two scores with one interval": (
+        lambda: score_interval(SVC(), X, y, scoring=["accuracy", "f1"]),
+        "scoring=['accuracy', 'f1'] has several scorers; pass one at a time",
+    ),
+    "a level in percent": (
+        lambda: score_interval(SVC(), X, y, level=95),
+        "level=95 is not between 0 and 1; use 0.95",
+    ),
+    "an interval that is for areas": (
+        lambda: score_interval(KernelRidge(), X, y, method="delong"),
+        "method='delong' is for scoring='roc_auc' of two classes; use method='auto'",
+    ),
+    "labels against numbers": (
+        lambda: compare(SVC(), Ridge(), X, y),
+        "the models have different scores by default (accuracy, r2); pass scoring",
+    ),
+    "models without rows": (
+        lambda: compare(SVC(), SVC(C=9.0)),
+        "models are compared on rows; pass the data: X=..., y=...",
+    ),
+    "a model without rows": (
+        lambda: verdict(SVC()),
+        "SVC is no fitted search, so that the verdict needs rows; pass the data: X=..., y=...",
+    ),
+    "deleting what is none": (
+        lambda: influence(KernelRidge(), X, y, of="row"),
+        "of='row' is not known; use 'rows', 'columns' or 'permutations'",
+    ),
+    "labels for numbers": (
+        lambda: KernelRidgeCV().fit(X, np.where(y, "yes", "no")),
+        "y has labels, such as '",
+    ),
+    "a gamma of SVC": (
+        lambda: KernelRidgeCV(gamma="scale").fit(X, y),
+        "gamma='scale' is not allowed; use 'tune', None (1/n_features), a number",
+    ),
+    "pairs of nothing": (
+        lambda: next(LeavePairOut().split(X)),
+        "LeavePairOut needs y, the class of each row; pass y to split",
+    ),
+    "more folds than rows": (
+        lambda: next(PurgedTimeSeriesSplit(99).split(X)),
+        "n_splits=99 is more than the 24 rows; use a smaller number",
+    ),
+    "deviations of a model that has none": (
+        lambda: cross_val_predict(KernelRidge(), X, y, return_std=True),
+        "KernelRidge predicts no standard deviations; use a GaussianProcessRegressor, or Fast",
+    ),
+    "a distribution of a model that has none": (
+        lambda: cross_val_score(SCALED, X, y, scoring=neg_crps_scorer),
+        "SVC predicts no standard deviations; use a GaussianProcessRegressor",
+    ),
+    "deviations of rows never held out": (
+        lambda: cross_val_predict(
+            GaussianProcessRegressor(optimizer=None), X, y, cv=TimeSeriesSplit(3), return_std=True
+        ),
+        "the test sets of cv must contain every row once; use KFold",
+    ),
+    "an honest score of what was not kept": (
+        lambda: FastGridSearchCV(SVC(), GRID, cv=LeaveOneOut()).fit(X, y).honest_score(),
+        "repeat the search in folds by honest_score('nested', X, y), or fit it with method=",
+    ),
     "a model file that is not there": (
         lambda: load_model("gone.skops"),
         "load_model: gone.skops: there is no such file",
@@ -191,4 +273,4 @@ def test_a_wrong_call_is_answered_by_the_parameter(name):
 
 
 def test_there_are_forty_and_some():
-    assert len(COMMANDS) + len(CALLS) >= 40
+    assert len(COMMANDS) + len(CALLS) >= 60

@@ -635,7 +635,7 @@ class TestRefusals:
 
         def pieces():
             calls.append(0)
-            yield X, y + (0.0 if len(calls) < 5 else 1.0)
+            yield X, y + (0.0 if len(calls) < 4 else 1.0)
 
         with pytest.raises(StreamError, match="changed"):
             FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3).fit(

@@ -234,7 +234,7 @@ def test_groups_stay_together(method, monkeypatch):
         seen.extend(splits)
         return fold_responses(model, rows, y, splits, *rest)
 
-    monkeypatch.setattr(model_scores.ModelScores.__init__, "__defaults__", (noted,))
+    monkeypatch.setattr(model_scores.ModelScores.__init__, "__defaults__", (noted, None))
     score_interval(Ridge(), X, Y, groups=GROUPS, method=method)
     assert seen
     assert not any(np.isin(GROUPS[train], GROUPS[test]).any() for train, test in seen)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
@@ -194,5 +193,3 @@ def test_notebooks_and_reports_show_it(search, tmp_path):
     assert "What can be trusted" in page
     assert "score_interval(search, X, y)" in page
     assert "FastGridSearchCV(" in repr(search)
-    assert str(search) == f"{search!r}\n\n{verdict(search)}"
-    assert str(clone(search)) == repr(clone(search))

@@ -456,7 +456,7 @@ class UnknownEstimatorError(TypeError):
     """
 
     def __init__(self, name: str) -> None:
-        self.reason = f"{name} has folds that this library cannot compute without refitting"
+        self.reason = f"this library cannot compute the folds of {name} without refitting"
         kinds = (*_READERS, KernelRegressor, KernelClassifier)
         supported = ", ".join(kind.__name__ for kind in kinds)
         advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -114,7 +114,7 @@ class AllFoldsPrimal(CrossValMethod):
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class. Folds may be any."""
-        assert isinstance(operator, LowRank)
+        operator = cast("LowRank", operator)  # the planner asked for the ability
         columns, q = _Columns.of(operator.V, intercept=problem.intercept), problem.y.shape[1]
         values = np.full((len(ridges), int(folds.bounds[-1]), q), np.nan)
         errors = np.zeros((len(ridges), len(folds)))
@@ -171,7 +171,7 @@ class FoldPrimal(FoldSolver[None]):
     ) -> FoldAnswer:
         """See base class."""
         operator = part.operator
-        assert isinstance(operator, LowRank)
+        operator = cast("LowRank", operator)  # the planner asked for the ability
         inside = [problem.restrict(part.train) for problem in problems]
         columns = _Columns.of(operator.V, intercept=inside[0].intercept)
         q = sum(problem.y.shape[1] for problem in inside)

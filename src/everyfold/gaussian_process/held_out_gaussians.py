@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -212,6 +213,7 @@ class DistributionFolds:
         try:
             process = read_process(self.estimator)
         except (TypeError, ValueError) as error:
+            _check_distribution(self.estimator)
             raise UnsharedError(str(error)) from error
         X, y = check_X_y(self.X, self.y, multi_output=True, y_numeric=True)
         is_each = isinstance(self.cv, LeaveOneOut)  # a million folds need no million arrays
@@ -275,6 +277,17 @@ def with_shared_kernel(estimator: Estimator, X: Matrix, y: Targets) -> Estimator
     shared = clone(estimator)
     final_step(shared).set_params(kernel=kernel, optimizer=None)
     return shared
+
+
+def _check_distribution(estimator: Estimator) -> None:
+    """Raise if the predictions of an estimator have no standard deviations."""
+    model = final_step(estimator)
+    known = signature(model.predict).parameters.values()
+    if not any(each.name == "return_std" or each.kind is each.VAR_KEYWORD for each in known):
+        raise ValueError(
+            f"{type(model).__name__} predicts no standard deviations; use a "
+            "GaussianProcessRegressor, or FastCrossConformalRegressor for prediction intervals"
+        )
 
 
 def predict_with_std(folds: DistributionFolds) -> tuple[Array, Array]:

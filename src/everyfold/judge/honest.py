@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from sklearn import get_config, model_selection
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 from everyfold._sklearn_private import MultimetricScorer, num_samples
 from everyfold._typing import Array, Index, Mask, Matrix, Params, Scorer, Search, Splitter, Targets
@@ -294,7 +294,10 @@ def _outer(
         has_groups = asked.metadata.split.get("groups") is not None
         cvs = _shuffled(search, outer, n_repeats, random_state, has_groups=has_groups)
     if is_classifier(search):
-        _check_classes(y, cvs[0] if outer is not None else search.n_splits_, search.n_splits_)
+        # Folds of single rows take a row of each class, however many there are.
+        are_single = isinstance(search.cv, LeaveOneOut)
+        usual = None if are_single else search.n_splits_
+        _check_classes(y, usual if outer is None else outer, 2 if are_single else search.n_splits_)
     splits = [split for cv in cvs for split in splits_of(replace(asked, cv=cv))]
     if len(splits) < 2:
         raise ValueError(
@@ -358,7 +361,7 @@ def _shuffled(
     return [kind(int(count), shuffle=True, random_state=int(s)) for s in seeds]
 
 
-def _check_classes(y: Targets, outer: Splitter, inner: int) -> None:
+def _check_classes(y: Targets, outer: Splitter | None, inner: int) -> None:
     """Refuse a class that has too few rows for every fold of both loops to have one."""
     n_outer = outer if isinstance(outer, int) else getattr(outer, "n_splits", None)
     classes, counts = np.unique(np.asarray(y), return_counts=True)

@@ -133,6 +133,12 @@ class ModelScores:
         self.models, self.X, self.y = list(models), X, y
         self.truth = truth_of(self.models[0], y)
         self.n = num_samples(X)
+        if groups is not None and num_samples(groups) != self.n:
+            raise ValueError(
+                f"groups has {num_samples(groups)} labels for {self.n} rows; pass one for each row"
+            )
+        if isinstance(scoring, list | tuple | set | dict):
+            raise ValueError(f"scoring={scoring!r} has several scorers; pass one at a time")
         self.labels = groups
         self.units = None if groups is None else groups_of(groups)
         if self.units is not None and self.units.max() == 0:

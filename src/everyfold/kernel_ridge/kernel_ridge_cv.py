@@ -541,6 +541,10 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
         -------
         self
         """
+        if np.asarray(y).dtype.kind in "US":
+            raise ValueError(
+                f"y has labels, such as {str(np.ravel(y)[0])!r}; use KernelRidgeClassifierCV"
+            )
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True
         )

@@ -214,11 +214,9 @@ def _objection(kernel: object) -> str:
     if isinstance(kernel, str) and kernel in REFUSED:
         return f"is not supported: {REFUSED[kernel]}"
     nearest = difflib.get_close_matches(str(kernel), NAMES, n=1)
-    hint = f" did you mean {nearest[0]!r}?" if nearest else ""
-    return (
-        f"is not known;{hint} It must be one of {', '.join(map(repr, NAMES))}, or a callable "
-        "k(x, x') of two rows."
-    )
+    hint = f"did you mean {nearest[0]!r}? Use" if nearest else "use"
+    names = ", ".join(map(repr, NAMES))
+    return f"is not known; {hint} one of {names}, or a callable k(x, x') of two rows"
 
 
 def _takes_matrices(function: Callable[..., Matrix]) -> bool:

@@ -416,8 +416,12 @@ def _influence(findings: Findings, score: str) -> Params:
 def _influence_part(what: str, found: _Influence, score: str, ids: AnyArray | None) -> Params:
     names = np.array([brief(v) for v in (found.labels if ids is None else ids)], dtype=object)
     effect, missing = found.effect, np.count_nonzero(np.isnan(found.effect))
-    words = f"With all rows, the mean {score} of the winner is {number(found.score)}; it would be "
-    words += f"higher without any one of {len(found.harmful)} of {pluralise(len(effect), what)}."
+    words = f"With all rows, the mean {score} of the winner is {number(found.score)}; it would "
+    count, whole = len(found.harmful), pluralise(len(effect), what)
+    words += (
+        f"be higher without any one of {count} of " if count else "not be higher without any of "
+    )
+    words += f"{whole}."
     if missing:
         few = pluralise(int(missing), what)
         words += f" There is no model or no score without any one of {few}."

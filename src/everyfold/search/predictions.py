@@ -202,8 +202,8 @@ class PredictionStore:
         if self.keeps != "all":
             raise ValueError(
                 "the held-out values of all candidates are needed, but were not kept "
-                f"(keeps={self.keeps!r}); fit the search with "
-                "method=everyfold.papers.MethodOptions(keeps='all')"
+                f"(keeps={self.keeps!r}); repeat the search in folds by honest_score('nested', X, "
+                "y), or fit it with method=everyfold.papers.MethodOptions(keeps='all')"
             )
         kept = [own for own in map(self._kept.get, numbers) if own is not None]
         if not kept:

@@ -525,7 +525,7 @@ def test_gaussian_process_kernels_are_called_on_matrices():
     [
         ({"kernel": "rfb"}, r"kernel='rfb' is not known; did you mean 'rbf'\?"),
         ({"kernel": "lineal"}, r"did you mean 'linear'\?"),
-        ({"kernel": "zzz"}, "kernel='zzz' is not known; It must be one of 'rbf', .*callable"),
+        ({"kernel": "zzz"}, "kernel='zzz' is not known; use one of 'rbf', .*callable"),
         ({"kernel": None}, "kernel=None is not known"),
         ({"kernel": 3}, "kernel=3 is not known"),
         ({"kernel": "sigmoid"}, "kernel='sigmoid' is not supported: .*not positive semi-definite"),

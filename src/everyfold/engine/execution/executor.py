@@ -52,7 +52,7 @@ def execute(
     scores, or how certain they are. Units that the journal has are not repeated, and all others are
     written to it.
     """
-    if plan.pooled or plan.kind == "once":
+    if plan.pooled or plan.kind != "none":  # sources scale the rows of each fold themselves
         data = data.prepared(plan.kind, plan.pooled)
     if plan.plain:
         data = data.refitting(plan.plain)

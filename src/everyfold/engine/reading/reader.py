@@ -334,13 +334,16 @@ def _tasks(
         weight = candidate.parts.params.get("sample_weight")
         key = candidate.model.reading, id(weight)
         if key not in numbers:
+            numbers[key] = len(tasks)
+            tasks.append(_task(request, targets[candidate.model.reading], weight, folds))
+        # The weights of balanced classes are refused where a class has none.
+        if weight is not None and candidate.model.class_weight != "balanced":
+            task = tasks[numbers[key]]
             try:
-                task = _task(request, targets[candidate.model.reading], weight, folds)
+                task.target.check_weights(task.weights, folds)
             except NotSpedUpError as error:
                 others.set_aside(candidate.number, error)
                 continue
-            numbers[key] = len(tasks)
-            tasks.append(task)
         found.append(replace(candidate, task=numbers[key]))
     return tuple(tasks), found
 
@@ -364,7 +367,6 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
     if sample_weight is not None:
         weights = read_weights(sample_weight, folds.n)
         target = target.learnt_with(weights)
-        target.check_weights(weights, folds)
     judge = None
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score
