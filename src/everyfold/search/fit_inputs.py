@@ -154,7 +154,8 @@ class FitInputs:
         known = {name: value for name, value in params.items() if value is not None}
         contents = None
         if is_in_memory:
-            contents = _contents({"X": X, "y": y, **known})
+            given = {"X": X, **({} if y is None else {"y": y}), **known}
+            contents = {name: DataHash.of(value) for name, value in given.items()}
         kept = {name: _kept(value) for name, value in known.items()}
         is_small = contents is not None and 8 * getattr(X, "size", MOST_BYTES) < MOST_BYTES
         return cls(ids, list(known), is_source, contents, kept, (X, y) if is_small else None)
