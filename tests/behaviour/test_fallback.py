@@ -104,7 +104,10 @@ def test_supported_candidates_stay_what_they_are_beside_others():
     assert [unit.order for unit in ours] == [unit.order for unit in alone.plan_.units]
     assert dict(alone.plan_.methods).items() <= dict(mixed.plan_.methods).items()
     assert "1 kernel with up to 2 ridges, and 1 that is refitted" in str(mixed.plan_)
-    assert "not sped up 1 candidate (number 1): DecisionTreeClassifier" in str(mixed.plan_)
+    assert (
+        "not sped up 1 candidate (number 1): this library cannot compute the folds of Dec"
+        in str(mixed.plan_)
+    )
 
 
 def test_refit_is_silent_and_refuse_raises():

@@ -66,7 +66,7 @@ _MOVED = 2.0
 
 # Products in a Newton step, by the number of rows, from which on the matrix of a fold itself is
 # factorised: it costs as much. A product costs as much for so many folds as for none. Measured with
-# 5 and 10 folds of 1000 and 2000 rows.
+# 5 and 10 folds of 1000 rows.
 _SLOW, _TOGETHER = 0.04, 5.0
 
 # How far a Newton equation can be solved beside the rounding of its matrix.

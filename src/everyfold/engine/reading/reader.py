@@ -55,10 +55,11 @@ from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Request, RequestedOutputs, UnsupportedWarning, is_refused
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import (
-    has_score_of,
+    ExplainedDeviance,
     is_own_score,
     may_ask_for_probabilities,
     unusual_score,
+    usual_score,
 )
 from everyfold.engine.source_data import SourceData
 from everyfold.estimators.model import Model, read_weights
@@ -333,13 +334,16 @@ def _tasks(
         weight = candidate.parts.params.get("sample_weight")
         key = candidate.model.reading, id(weight)
         if key not in numbers:
+            numbers[key] = len(tasks)
+            tasks.append(_task(request, targets[candidate.model.reading], weight, folds))
+        # The weights of balanced classes are refused where a class has none.
+        if weight is not None and candidate.model.class_weight != "balanced":
+            task = tasks[numbers[key]]
             try:
-                task = _task(request, targets[candidate.model.reading], weight, folds)
+                task.target.check_weights(task.weights, folds)
             except NotSpedUpError as error:
                 others.set_aside(candidate.number, error)
                 continue
-            numbers[key] = len(tasks)
-            tasks.append(task)
         found.append(replace(candidate, task=numbers[key]))
     return tuple(tasks), found
 
@@ -363,7 +367,6 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
     if sample_weight is not None:
         weights = read_weights(sample_weight, folds.n)
         target = target.learnt_with(weights)
-        target.check_weights(weights, folds)
     judge = None
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score
@@ -555,10 +558,13 @@ def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> 
     """Keep those of the first one's kind, classifier or regressor, with that kind's usual score."""
     kept = []
     is_own = is_own_score(scorer)
+    asked = usual_score(scorer._estimator) if is_own else None
     for item in found:
+        own = usual_score(item.estimator) if is_own else None
+        has_deviance = ExplainedDeviance in (type(asked), type(own))
         if item.model.is_classifier != found[0].model.is_classifier:
             others.set_aside(item.number, ValueError(_MIXED))
-        elif is_own and not has_score_of(scorer, item.estimator):
+        elif is_own and (own is None or (own != asked and has_deviance)):
             others.set_aside(item.number, unusual_score(item.estimator))
         elif item.model.calibrates and any(
             map(may_ask_for_probabilities, by_name(scorer).values())

@@ -485,13 +485,6 @@ _DEVIANCES: dict[type, Callable[[Estimator], float]] = {
 }
 
 
-def has_score_of(scorer: Scorer, estimator: Estimator) -> bool:
-    """Whether the ``score`` that a scorer stands for is the same as that of an estimator."""
-    asked, own = own_score(scorer), usual_score(estimator)
-    is_deviance = isinstance(asked, ExplainedDeviance) or isinstance(own, ExplainedDeviance)
-    return own is not None and (asked == own or not is_deviance)
-
-
 def usual_score(estimator: Estimator) -> Scorer:
     """The metric of an estimator's ``score``; None if that is not scikit-learn's usual one.
 
