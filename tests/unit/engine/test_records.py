@@ -46,6 +46,7 @@ CASES = {
     "times": ([(1.0, 0.5)], [(2.0, 0.25)], [(1.0, 0.5), (2.0, 0.25)]),
     "rank": (3, 5, 5),
     "fitted": (["model 0"], ["model 1"], ["model 0", "model 1"]),
+    "whole": (None, ("coefficients", "intercepts", True), ("coefficients", "intercepts", True)),
 }
 
 
