@@ -63,7 +63,7 @@ _ORDERS: dict[str, Order] = {
 
 
 class UnsupportedWarning(UserWarning):
-    """That candidates cannot be sped up and are refitted on every fold, as scikit-learn does.
+    """Candidates cannot be sped up and are refitted on every fold, as scikit-learn does.
 
     A filter with "error" refuses them before any work, and one with "ignore" refits them without a
     word.

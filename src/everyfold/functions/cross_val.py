@@ -93,9 +93,7 @@ def cross_val_predict(
     Parameters
     ----------
     estimator : estimator
-        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, an
-        estimator of this library, or a ``Pipeline`` that ends in one of them. For any other
-        estimator see ``fallback``.
+        As in :class:`FastGridSearchCV`: any estimator, of which those named there are not refitted.
     X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
     y : array of shape (n_samples,) or (n_samples, n_targets)
     groups : array of shape (n_samples,), optional
@@ -123,8 +121,8 @@ def cross_val_predict(
         factorisation; its ``alpha`` may have a number for each row.
     hyperparameters : "of the full fit" or None, default=None
         For a ``GaussianProcessRegressor`` with an optimizer, which is fitted anew in every fold:
-        "of the full fit" fits its kernel once, on all rows, and a warning says that the folds share
-        what has seen their held-out rows.
+        "of the full fit" fits its kernel once, on all rows; a warning says that these
+        hyper-parameters have seen the held-out rows.
 
     Returns
     -------

@@ -98,10 +98,10 @@ def permutation_test_score(
     method, operator, preprocessing
         As in :class:`FastGridSearchCV`.
     exchange : {"within", "whole", "signs"}, default="within"
-        What leaves the data as likely as they are if X tells nothing of y: rows, within groups if
-        there are any; whole groups, where rows of a group depend on each other (those of equal
-        size, or of any size if y is constant in each); or changes of the sign of numbers that are
-        symmetric around 0, those of a group together.
+        What is exchanged; if X tells nothing about y, the result must be as likely as y itself.
+        "within": rows, within groups if there are any. "whole": whole groups, if the rows of a
+        group depend on each other (groups of equal size, or of any size if y is constant in each).
+        "signs": the signs of numbers that are symmetric around 0, those of a group together.
     max_statistic : bool, default=True
         With several times or scorers, compare each score with the largest of every permutation, so
         that the probability of any false discovery is bounded by the p-value (Westfall and Young

@@ -100,9 +100,9 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
 
     A grid tunes one gamma for all features. Here each feature has its own gamma, and L-BFGS-B
     minimises the squared error of all held-out values; one gradient costs about as much as one
-    candidate of a grid. So many parameters would over-fit that error. An outer cross-validation
-    therefore chooses how strongly the gammas are shrunk towards each other, and whether they differ
-    at all.
+    candidate of a grid. Minimising over so many parameters would over-fit, so an outer
+    cross-validation chooses how strongly the gammas are shrunk towards each other, and whether they
+    differ at all.
 
     Parameters
     ----------

@@ -136,12 +136,12 @@ def compare(
     metric : str, optional
         Which metric of a search, if there are several; by default the one that ``refit`` names.
     method : str, default="auto"
-        For models, one of :func:`score_interval`, which is used for what each row or fold
-        contributes to the difference of the scores.
+        For models, a method of :func:`score_interval`. It is applied to the contributions of the
+        rows or folds to the difference of the scores.
     level : float, default=0.95
         The probability with which the interval is to contain the difference.
     margin : float, default=0.0
-        Differences up to this are none in ``p_better``, ``p_equal`` and ``p_worse``.
+        Differences up to this size count as equal in ``p_better``, ``p_equal`` and ``p_worse``.
 
     Returns
     -------

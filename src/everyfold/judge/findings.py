@@ -52,11 +52,11 @@ def report(
     """Write a report of the search: one HTML file, which needs no network.
 
     It contains the winner and how certain it is, the surface of scores, plots of out-of-fold
-    predictions, the rows that were predicted wrongly, the rows and groups that carry the score,
-    all candidates in a table that can be sorted and filtered, the plan, and the call that repeats
-    the search. If the search lacks
-    something (folds, held-out values, a winner), that part is left out, and the page says why.
-    The page needs jinja2 (``everyfold[report]``), its plots matplotlib.
+    predictions, the rows that were predicted wrongly, the rows and groups on which the score
+    depends, all candidates in a table that can be sorted and filtered, the plan, and the call that
+    repeats the search. If the search lacks something (folds, held-out values, a winner), that part
+    is left out, and the page says why. The page needs jinja2 (``everyfold[report]``), its plots
+    matplotlib.
 
     Parameters
     ----------

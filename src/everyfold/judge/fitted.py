@@ -146,10 +146,10 @@ class AnswersOfFold(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def fold_results(search: Search, X: Matrix, y: Targets, *, groups: Targets = None) -> Params:
-    """What scikit-learn's displays read of a cross-validation, from held-out values.
+    """The results of a cross-validation as scikit-learn's displays read them, from held-out values.
 
-    Nothing is fitted: the estimators stand in for those of the folds, and answer for their test
-    rows only.
+    Nothing is fitted: each estimator stands in for that of a fold, and can only predict the test
+    rows of its fold.
 
     Parameters
     ----------

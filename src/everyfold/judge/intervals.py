@@ -83,15 +83,15 @@ def score_interval(
     ----------
     search_or_estimator : estimator or search
         With scikit-learn's interface. A search is repeated on the training rows of every fold, so
-        that the score is that of selecting and refitting. One that is fitted to the same rows and
-        kept all held-out values (``MethodOptions(keeps="all")``) need not be.
+        that the score is that of selecting and refitting. This is not needed if it is fitted to the
+        same rows and kept all held-out values (``MethodOptions(keeps="all")``).
     X, y
     cv : int, splitter or iterable of splits, default=5
         A number means shuffled folds, repeated where that helps; stratified for classifiers, and
         with whole groups if there are any. Other folds are used as they are.
     groups : array of shape (n_samples,), optional
-        Rows of a group depend on each other: they are held out together, and groups, not rows, are
-        what is counted.
+        Rows of a group depend on each other. They are held out together, and the sample size is the
+        number of groups, not of rows.
     scoring : str, callable or None, default=None
         One scorer; None means the estimator's own score, or that by which a search selects.
     method : str, default="auto"
@@ -120,12 +120,12 @@ def score_interval(
 
     Notes
     -----
-    **Cost** with k folds: "normal" k fits, "corrected-t" 10 k, "conservative-z" 21 k, "nested"
-    5 k (k + 1) / 2, "pairs" as many as there are pairs (10,000 at most). For squared loss all of
-    them follow from one factorisation. Searches are repeated 3 times where others are 5 or 10.
-    Ends that no score can have, such as an accuracy above 1, are cut off.
-    **Exact?** The held-out values are those of refits; how often the intervals contain the truth is
-    measured by ``benchmarks/interval_coverage.py``.
+    **Cost** with k folds: "normal" k fits, "corrected-t" 10 k, "conservative-z" 21 k, "nested" 5 k
+    (k + 1) / 2, "pairs" as many as there are pairs (10,000 at most). For squared loss all of them
+    follow from one factorisation. Searches are repeated 3 times where models are repeated 5 or 10
+    times. Ends that no score can have, such as an accuracy above 1, are cut off. **Exact?** The
+    held-out values are those of refits; how often the intervals contain the truth is measured by
+    ``benchmarks/interval_coverage.py``.
 
     Examples
     --------

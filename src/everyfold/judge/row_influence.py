@@ -148,7 +148,7 @@ def influence(
     n_jobs: int | None = None,
     random_state: RandomState = 0,
 ) -> Influence:
-    """What carries a result: the exact effect of deleting each row, group or column on a score.
+    """The exact effect that deleting each row, group or column has on a score.
 
     Rows are deleted from the training rows, and the rows that are scored stay the same: those of
     ``X_eval``, or the test rows of the folds. With squared loss no model is fitted again.
@@ -161,8 +161,8 @@ def influence(
     X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
     y : array of shape (n_samples,) or (n_samples, n_targets)
     groups : array of shape (n_samples,) or (n_features,), optional
-        Rows with the same label are deleted together, and a splitter that takes groups gets them.
-        With ``of="columns"`` or ``"permutations"`` labels of the columns.
+        Rows with the same label are deleted together; a splitter that takes groups gets these
+        labels. With ``of="columns"`` or ``"permutations"`` they are labels of the columns.
     scoring : str, callable or None, default=None
         One scorer of scikit-learn; None means the estimator's own score.
     X_eval, y_eval : arrays, optional
@@ -171,9 +171,9 @@ def influence(
     cv : int, splitter or iterable of splits, default=None
         Folds whose test rows are scored, if there are no evaluation rows; 5 folds by default.
     of : {"rows", "columns", "permutations"}, default="rows"
-        "columns" fits models without each column, or group of columns. "permutations" permutes
-        it among the held-out rows instead, five times: models are not fitted again, and columns
-        that replace each other seem unimportant.
+        "columns" fits models without each column, or group of columns. "permutations" permutes it
+        among the held-out rows instead, five times: models are not fitted again, and columns that
+        can replace each other seem unimportant.
     params : dict, optional
         Passed to ``fit``: ``sample_weight``.
     n_jobs : int, default=None

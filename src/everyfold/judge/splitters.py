@@ -175,7 +175,7 @@ class RebalancedLeaveOneOut(HeldOutSets):
     """Leave-one-out whose training sets are equally balanced, whichever row is tested.
 
     Together with the tested row each split leaves out one row of every other class, so that the
-    class of the tested row does not show in the training set (Austin and Korem 2024). For numbers
+    training set does not give away the class of the tested row (Austin and Korem 2024). For numbers
     it leaves out the row whose deviation from the mean is closest to the opposite one, so that the
     mean of the training rows is about the same for all splits.
 
@@ -273,11 +273,11 @@ class RebalancedLeaveOneOut(HeldOutSets):
 
 
 class BufferedLeaveOneOut(HeldOutSets):
-    """Leave-one-out that leaves out all rows within a radius of the tested one, too.
+    """Leave-one-out that also leaves out all rows within a radius of the tested one.
 
-    Rows close to each other resemble each other for reasons that do not help at a new place. With a
-    radius as large as the distance over which residuals are correlated, scores are those of places
-    without neighbours among the training rows.
+    Rows close to each other resemble each other for reasons that do not help at a new place. If the
+    radius is the distance over which residuals are correlated, the scores are those at places far
+    from all training rows.
 
     Parameters
     ----------

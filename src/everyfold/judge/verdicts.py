@@ -120,7 +120,7 @@ def verdict(
     scoring: Scorer = None,
     level: float = 0.95,
 ) -> Verdict:
-    """What can be trusted about the score of a search or model, and what repairs the rest.
+    """Say what can be trusted about the score of a search or model, and what repairs the rest.
 
     Parameters
     ----------

@@ -393,9 +393,9 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
 class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
     r"""Kernel ridge regression that chooses its own alpha and gamma by exact held-out scores.
 
-    What :class:`sklearn.linear_model.RidgeCV` is to Ridge, with kernels: leave-one-out or any folds
-    of all alphas follow from one factorisation of the kernel matrix. By default nothing has to be
-    chosen: gamma is searched, and alpha is tuned with it.
+    It is to kernel ridge regression what :class:`sklearn.linear_model.RidgeCV` is to Ridge:
+    leave-one-out, or any other folds, of all alphas follow from one factorisation of the kernel
+    matrix. By default you need not choose anything: gamma and alpha are both tuned.
 
     Parameters
     ----------
@@ -428,8 +428,9 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
     alpha_per_target : bool, default=False
         Whether each target has the alpha that is best for it. Folds of any kind are allowed.
     length_scales : {"shared", "per_feature"}, default="shared"
-        "per_feature" goes on from the best common gamma to one for each feature, by the gradient of
-        the held-out error (:class:`everyfold.FastGradientSearchCV`). It needs ``gamma="tune"``.
+        "per_feature" starts from the best common gamma and tunes one for each feature by the
+        gradient of the held-out error (:class:`everyfold.FastGradientSearchCV`). It needs
+        ``gamma="tune"``.
     scale : {"auto", "robust"} or None, default="auto"
         "robust" divides each column by its spread before the kernel: the range of all values but
         the 5 % largest and the 5 % smallest, or the whole range where that is 0 or X is sparse.
@@ -440,10 +441,11 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
         Seed of the rows and landmarks by which gamma is searched, and of random weights.
     band_search : "gradient" or int, default="gradient"
         How the weights of several kernels are chosen: along the exact gradient of the held-out
-        squared error (of targets with variance 1), or the best of so many random draws.
+        squared error (of targets with variance 1), or, with a number, as the best of that many
+        random draws.
     target_groups : None, "each" or array of shape (n_targets,), default=None
-        Which targets share the weights of several kernels: None means all, "each" that none do, and
-        an array has the number or name of each target's group.
+        Which targets share the weights of several kernels: all of them (None), none ("each"), or
+        those of a group, with an array of the number or name of each target's group.
 
     Attributes
     ----------
@@ -478,10 +480,11 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
     Notes
     -----
     **Cost** one factorisation for each gamma, about 9 n³ flops, and 2 n² for each alpha and target.
-    A tuned gamma is searched by 400 landmarks if there are more than 600 rows: about 12 n c² flops;
-    the full kernel is then factorised once, or for a few alphas. With more targets than rows, these
-    are scored in batches. **Exact?** ``best_score_`` is that of refitting every fold. The search
-    for gamma by landmarks is not, and finds a local optimum.
+    With more than 600 rows gamma is tuned on a low-rank kernel with c = 400 landmarks, which takes
+    about 12 n c² flops; the full kernel is then factorised once, or for a few alphas. With more
+    targets than rows, the targets are scored in batches. **Exact?** ``best_score_`` is that of
+    refitting every fold. The scores with landmarks, which select gamma, are not; the gamma that is
+    found is a local optimum.
 
     Examples
     --------
@@ -576,9 +579,9 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
 class KernelRidgeClassifierCV(ClassifierMixin, RidgeByFolds):  # type: ignore[misc]
     """A classifier by kernel ridge regression on ±1 labels that chooses its own alpha and gamma.
 
-    What :class:`sklearn.linear_model.RidgeClassifierCV` is to RidgeClassifier, with kernels, and
-    as :class:`KernelRidgeCV` otherwise. More than two classes are handled one versus rest, all from
-    the same factorisation.
+    It is the version with kernels of :class:`sklearn.linear_model.RidgeClassifierCV`, and otherwise
+    like :class:`KernelRidgeCV`. More than two classes are handled one versus rest, all from the
+    same factorisation.
 
     Parameters
     ----------

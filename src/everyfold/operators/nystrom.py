@@ -59,9 +59,9 @@ class Nystrom(Mapped):
     replaces : {"kernel", "response"}, default="kernel"
         "kernel" fits the low-rank model. "response" is t-FBIF, the fast Bouligand influence
         function of Liu et al. (2018): the fit and the gradient of every fold use the full kernel,
-        and only the inverse of the BIF matrix is of low rank. Use it with ``order=1`` (as in the
-        paper), a higher order or inf, and ``ridge_scaling="mean"`` for the ridge of the paper. With
-        an intercept, K is replaced everywhere in the bordered system of f and b.
+        and only the inverse of the BIF matrix is of low rank. Use it with
+        ``method=everyfold.papers.t_bif()`` for the order and the ridge of the paper. With an
+        intercept, K is replaced everywhere in the bordered system of f and b.
     per_fold : bool, default=False
         Whether landmarks are drawn from every training set anew, as a refit does and as in the 2012
         paper (Algorithm 2). By default all folds share landmarks drawn from all rows.

@@ -35,12 +35,14 @@ class FastGridSearchCV(FastSearchCV):
     Parameters
     ----------
     estimator : estimator
-        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, an
-        estimator of this library, or a ``Pipeline`` that ends in one of them. For any other
-        estimator, and for values of parameters that nothing speeds up, candidates are refitted on
-        every fold as scikit-learn does, with an :class:`UnsupportedWarning` (a filter of warnings
-        makes it an error or silent); ``plan_`` says which and why. Where refits should take the
-        least time of all methods, they are used without a warning.
+        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``,
+        ``LogisticRegression``, ``LinearSVC``, ``LinearSVR``, ``PoissonRegressor``,
+        ``GammaRegressor``, ``TweedieRegressor`` or ``GaussianProcessRegressor(optimizer=None)``, an
+        estimator of this library, or a ``Pipeline`` that ends in one of them. Other estimators, and
+        candidates whose parameters cannot be sped up, are refitted on every fold as scikit-learn
+        does, with an :class:`UnsupportedWarning` (a filter of warnings makes it an error or
+        silent); ``plan_`` says which they are, and why. Where refits should take the least time of
+        all methods, they are used without a warning.
     param_grid : dict or list of dicts
         As in scikit-learn, including parameters of Pipeline steps.
     scoring : str, callable, list, tuple or dict, default=None
@@ -54,8 +56,8 @@ class FastGridSearchCV(FastSearchCV):
         a ``distributed.Client``, all workers of that Dask cluster are used.
     refit : bool, str or callable, default=True
         As in scikit-learn. Also "one_standard_error" (for a single metric), which selects the
-        simplest model, that is the one with the largest ridge (the smallest C), whose mean score is
-        within one standard error of the best mean. The standard error is that of the best
+        simplest of the models whose mean score is within one standard error of the best mean: the
+        one with the largest ridge (the smallest C). The standard error is that of the best
         candidate: s/√t, where s is the standard deviation (with t − 1) of its scores on the t
         folds. Of several candidates with that ridge the best is selected. "per_target" (for a
         single metric and several targets) fits the best candidate of each target: see
@@ -194,8 +196,8 @@ multimetric_, classes_, n_features_in_, feature_names_in_
 class FastRandomizedSearchCV(FastSearchCV):
     """Search over random candidates, like ``RandomizedSearchCV`` but without its refits.
 
-    Time is saved only if candidates share a kernel. So give gamma a list of a few values, and the
-    ridge a distribution.
+    Time is saved only if candidates share a kernel. Therefore pass a list of a few values for
+    gamma, and a distribution for the ridge.
 
     Parameters
     ----------
