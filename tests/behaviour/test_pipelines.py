@@ -116,7 +116,6 @@ class TestLogisticRegression:
         ("params", "message"),
         [
             ({"l1_ratio": 1.0, "solver": "saga"}, "l2 penalty"),
-            ({"solver": "liblinear"}, "penalises the intercept"),
             ({"C": np.inf}, "C=inf"),
         ],
     )

@@ -166,7 +166,8 @@ def test_what_does_not_fit_in_memory_draws_by_the_seed(where, monkeypatch):
     best = LSSVR(operator=Nystrom(random_state=3), **found.best_params_)
     best = best.fit(X, Y) if source is None else best.fit(source)
     assert_allclose(scores(found), scores_of_landmarks(3), rtol=1e-6)
-    assert_array_equal(found.predict(X), best.predict(X))
+    # From blocks the winner is solved from the sums of its folds, which adds them in another order.
+    assert_allclose(found.predict(X), best.predict(X), rtol=1e-9)
 
 
 @pytest.mark.parametrize("random_state", [5, "generator"])
