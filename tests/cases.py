@@ -27,6 +27,7 @@ from everyfold.crossval import Folds
 from everyfold.engine.execution.kernel_builder import FoldRows
 from everyfold.engine.records import Candidate, Data
 from everyfold.estimators import LSSVR
+from everyfold.kernel_ridge.bands import BandMatrix
 from everyfold.kernels import RBF, Linear, Polynomial, Precomputed
 from everyfold.losses import Squared
 from everyfold.operators import (
@@ -159,6 +160,13 @@ def _per_split(X):
     return Item(FoldRows(data, candidate, Dense()), fold)
 
 
+def _bands(X):
+    """Two kernels, each of some columns, with weights."""
+    weights = np.array([0.7, 0.3])
+    each = np.array([rbf(X[:, own], X[:, own], 0.3) for own in ([0, 2], [1])])
+    return _item(BandMatrix(each, weights), 0.7 * each[0] + 0.3 * each[1])
+
+
 def item(name):
     """An operator by its name in the market."""
     X, new = features(), features(5, seed=9)
@@ -215,6 +223,8 @@ def item(name):
     if name == "circulant":
         bound = Circulant(factors=(5, 6), steps=0.9).bind(RBF(1.0), np.zeros((N, 2)))
         return _item(bound, _circulant((5, 6), 0.9, 1.0))
+    if name == "bands":
+        return _bands(X)
     if name == "per_fold":
         return _per_fold(X)
     if name == "per_split":
@@ -240,6 +250,7 @@ WITH_MATRIX = (
     "influence",
     "dual",
     "dual_precomputed",
+    "bands",
 )
 
 EVERY = (*WITH_MATRIX, "per_fold", "per_split")

@@ -127,7 +127,7 @@ def test_the_descent_ends_at_an_optimum_and_finds_the_bands():
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("cv", [CV, None])
 def test_what_bands_explain_adds_up_to_the_held_out_variance(cv, intercept, weighted):
-    w = RANDOM.uniform(0.5, 2.0, 60) if weighted else None
+    w = np.random.default_rng(1).uniform(0.5, 2.0, 60) if weighted else None
     model = banded(cv=cv, fit_intercept=intercept, alphas=[0.5]).fit(X, Y, sample_weight=w)
     splits = list((cv or LeaveOneOut()).split(X))
     own = np.ones(60) if w is None else w

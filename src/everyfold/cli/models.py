@@ -126,7 +126,9 @@ def decide_task(model: str, task: str, data: TableData) -> tuple[Task, TableData
     y, target = data.y, f"the target {data.layout.target!r}"
     values, has_words = np.unique(y), is_text(y)
     fractions = values[values != np.round(values)] if y.dtype.kind == "f" else values[:0]
-    is_quantity = y.dtype.kind in "fiu" and (len(values) > MANY_VALUES or fractions.size > 0)
+    # Labels repeat: whole numbers of which most stand once are quantities, however few rows.
+    is_varied = len(values) > MANY_VALUES or 2 * len(values) > max(len(y), 4)
+    is_quantity = y.dtype.kind in "fiu" and (is_varied or fractions.size > 0)
     known = MODELS[model].task or task
     is_regression = known == "regression"
     bad = bad_cell(y, len(y) if is_regression else None) if has_words else None

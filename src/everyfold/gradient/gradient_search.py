@@ -106,8 +106,9 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
 
     Parameters
     ----------
-    estimator : LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC, SVR or \
-            GaussianProcessRegressor
+    estimator : estimator
+        LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC, SVR or
+        GaussianProcessRegressor.
         It must have squared loss and an rbf, laplacian, polynomial or linear kernel; use
         ``operator=Nystrom(...)`` for many rows. SVC and SVR get the length scales that squared loss
         finds with their kernel; then C (not epsilon) is chosen by their own loss on the folds. Of

@@ -94,22 +94,25 @@ def climb_process(
 def _climb(score: HeldOutScore, start: Array, max_iter: int) -> Climbed:
     """The nearest optimum."""
     known: list[float] = []
-    # Errors are relative to that of the start, so that a climb does not depend on the unit of y; a
-    # density only gets a constant from it.
-    unit = 1.0
+    # Errors are relative to that of the start, and densities are beside it, so that where a climb
+    # ends does not depend on the unit of y: L-BFGS compares what it gains with the value itself.
+    level, unit = 0.0, 1.0
 
     def loss(theta: Array) -> tuple[float, Array]:
         try:
             value, gradient = score(theta)
         except ArithmeticError:  # not positive definite to working precision
             value, gradient = np.nan, np.zeros_like(theta)
-        nonlocal unit
-        if not known and score.name != "log_density" and value < 0.0:
-            unit = -value
+        nonlocal level, unit
+        if not known and np.isfinite(value):
+            if score.name == "log_density":
+                level = value
+            elif value < 0.0:
+                unit = -value
         known.append(value if np.isfinite(value) else -np.inf)
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             return -_HOPELESS, np.zeros_like(theta)
-        return -value / unit, -gradient / unit
+        return (level - value) / unit, -gradient / unit
 
     kernel = score.process.kernel
     found = minimize(
@@ -120,7 +123,7 @@ def _climb(score: HeldOutScore, start: Array, max_iter: int) -> Climbed:
         bounds=kernel.bounds,
         options={"maxiter": max_iter, "ftol": TOLERANCE},
     )
-    best = -float(found.fun) * unit if -found.fun > _HOPELESS else -np.inf
+    best = level - float(found.fun) * unit if -found.fun > _HOPELESS else -np.inf
     return Climbed(
         kernel.clone_with_theta(found.x),
         best,

@@ -265,6 +265,7 @@ def test_a_fold_with_one_class():
 
 def test_a_fit_that_does_not_converge_is_no_score(monkeypatch):
     monkeypatch.setattr("everyfold.solvers.newton.MAX_STEPS", 1)
+    monkeypatch.setattr("everyfold.crossval.kernel_newton._STEPS", 1)
     with pytest.raises(ValueError, match=r"(?s)all 3 folds failed.*did not converge"):
         cross_val_score(HuberSVC(gamma=0.2), X, LABELS, cv=3, error_score=-5.0)
 

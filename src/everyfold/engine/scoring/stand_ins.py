@@ -107,6 +107,7 @@ def stand_in(X: Matrix, target: Target, values: Array) -> HeldOut:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.metrics import get_scorer
     >>> from everyfold.estimators.targets import Numbers
     >>> X, y = np.ones((3, 1)), np.array([1.0, 2.0, 3.0])
