@@ -2,9 +2,9 @@
 Embeddings, by subject
 ======================
 
-A probe of embeddings: logistic regression on columns of which a few directions hold most of the
-variance, with every subject left out in turn. All subjects and penalties are solved at once, to the
-minimum; a solver that is stopped early is elsewhere where the penalty is weak.
+Logistic regression on columns like embeddings, in which a few directions hold most of the variance.
+Every subject is left out in turn. The models of all subjects and penalties are solved together, to
+the minimum; a solver that stops early ends far from it if the penalty is weak.
 """
 
 import warnings

@@ -8,7 +8,7 @@ uniform, and central intervals of any level contain that share of the observatio
 """
 
 # %%
-# A process whose noise is right, and one that believes in a third of it.
+# A process with the right noise, and one that assumes a third of that noise.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -45,7 +45,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     ----------
     loss : {"squared", "huber_hinge", "squared_hinge", "logistic"} or Loss, default="squared"
         The loss V. "squared" is the loss of the least-squares SVM, "huber_hinge" that of the SVM,
-        smoothed over a width ``h`` at its kink, "squared_hinge" that of the L2-SVM.
+        smoothed over ``h`` on both sides of its kink, "squared_hinge" that of the L2-SVM.
     kernel, gamma, degree, coef0, kernel_params, operator, alpha, C, fit_intercept
         As in :class:`KernelRegressor`.
     class_weight : dict, "balanced" or None, default=None
@@ -54,7 +54,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         How more than two classes are handled: one versus rest, or one versus one with votes as in
         :class:`sklearn.svm.SVC`.
     h : float, default=0.05
-        The width h of the Huberised hinge.
+        Half the width over which "huber_hinge" is smoothed at its kink.
 
     Attributes
     ----------

@@ -108,8 +108,8 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
     ----------
     estimator : estimator
         LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC, SVR or
-        GaussianProcessRegressor.
-        It must have squared loss and an rbf, laplacian, polynomial or linear kernel; use
+        GaussianProcessRegressor. It must have an rbf, laplacian, polynomial or linear kernel, and
+        LSSVR, LSSVC, KernelRegressor and KernelClassifier must have squared loss; use
         ``operator=Nystrom(...)`` for many rows. SVC and SVR get the length scales that squared loss
         finds with their kernel; then C (not epsilon) is chosen by their own loss on the folds. Of
         a GaussianProcessRegressor all hyper-parameters of the kernel are tuned, within their

@@ -140,11 +140,11 @@ multimetric_, classes_, n_features_in_, feature_names_in_
     -----
     **Cost** for squared loss: one factorisation per kernel, n³ flops and 8 n² bytes, for all ridges
     and folds (with c landmarks n c² and 8 n c). For SVC and SVR: one kernel matrix, and in each
-    fold the solutions for all values of C with warm starts. For smooth losses: some Newton steps
-    per fold. A Pipeline has one kernel per fold. ``plan`` estimates the cost in advance.
-    **Exact?** Squared loss: up to rounding. Other losses: to the solver's tolerance with up to 20
-    folds, one Newton step per fold (an approximation) with more. ``is_exact`` and ``status`` say it
-    for every candidate.
+    fold the solutions for all values of C with warm starts. For smooth losses: some iterations for
+    all folds together, or some Newton steps per fold. A Pipeline has one kernel per fold. ``plan``
+    estimates the cost in advance. **Exact?** Squared loss: up to rounding. Other losses: to the
+    solver's tolerance, for any number of folds. What ``method`` approximates on request, or
+    ``operator``, is not; ``is_exact`` and ``status`` say so for every candidate.
 
     Examples
     --------
