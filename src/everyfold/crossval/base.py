@@ -84,6 +84,8 @@ class OutOfFold:
     errors : FoldErrors, optional
         The sums of squared errors of the folds, where they were all that was asked for; there are
         no values then.
+    whole : tuple, optional
+        The model of all rows where it is known: coefficients of the features, and intercepts.
     """
 
     values: Array
@@ -94,6 +96,7 @@ class OutOfFold:
     is_unique: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     words: str = field(default="", kw_only=True)
     errors: FoldErrors | None = field(default=None, kw_only=True)
+    whole: tuple[Array, Array] | None = field(default=None, kw_only=True)
 
     @classmethod
     def beside(cls, parts: Sequence[OutOfFold], values: Array | None = None) -> OutOfFold:

@@ -7,7 +7,7 @@ reads the rows again, and the rows need not be in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class GramCV(CrossValMethod):
     ----------
     is_enough : bool
         Whether the sums of squared errors of folds, which follow from the same sums, are all that
-        is asked for. Values are then made only where these errors have too few digits left.
+        is asked for. Values are then made only where these errors have too few digits left. The
+        model of all rows comes with them.
 
     Notes
     -----
@@ -64,13 +65,16 @@ class GramCV(CrossValMethod):
         errors = sums.errors(models) if self.is_enough and not is_ill else None
         if errors is None or not errors.is_known:
             values = _values(operator, models, folds)
+        else:
+            whole = _solved(sums.total, [problem.rho(ridge, problem.n_counted) for ridge in ridges])
         unknown = np.full(len(folds), np.nan)
         for k in range(len(ridges)):
             condition = np.array([models[i].condition[k] for i in range(len(folds))])
             exact = np.array([is_trusted(c) for c in condition])
             if errors is not None and errors.is_known:
-                none = np.empty((0, problem.y.shape[1]))
-                yield OutOfFold(none, exact, unknown, condition, errors=errors.of_ridge(k))
+                found = OutOfFold(np.empty((0, problem.y.shape[1])), exact, unknown, condition)
+                own = whole.coef[k], whole.intercept[k]
+                yield replace(found, errors=errors.of_ridge(k), whole=own)
             else:
                 yield OutOfFold(values[k], exact, unknown, condition)
 
