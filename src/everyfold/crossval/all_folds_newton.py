@@ -26,7 +26,7 @@ from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.refit import FoldAnswer, Refit
 from everyfold.folds import Fold, Folds, Stack
 from everyfold.linalg.blas import product
-from everyfold.linalg.symmetric import EPS, FactoredStack, is_trusted
+from everyfold.linalg.symmetric import EPS, FactoredStack
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import Response
 from everyfold.solvers import (
@@ -98,8 +98,7 @@ class Together(CrossValMethod):
                 own = _alone(problem, operator, ridge, fit, folds[i])
                 values[folds.bounds[i] : folds.bounds[i + 1]] = own.values[0]
                 condition[i] = own.condition[0]
-            exact = np.array([is_trusted(c) for c in condition])
-            yield OutOfFold(values, exact, np.full(len(folds), np.nan), condition)
+            yield OutOfFold.of_refits(values, condition)
 
 
 def _alone(

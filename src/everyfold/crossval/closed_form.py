@@ -24,11 +24,17 @@ import numpy as np
 
 from everyfold._typing import Array, Index, Route
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.newton_step import StepOptions, newton_steps
+from everyfold.crossval.newton_step import (
+    StepOptions,
+    mean_series,
+    newton_steps,
+    rows_left,
+    same_ridge,
+    share_of_ridge,
+)
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
-from everyfold.crossval.series import mean_series, rows_left, same_ridge, share_of_ridge
 from everyfold.folds import Folds, Stack
-from everyfold.linalg.symmetric import is_trusted
+from everyfold.linalg.symmetric import are_trusted, is_trusted
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
 from everyfold.operators.response import Response, Solution, weights_of_sets
@@ -261,7 +267,7 @@ class ClosedFormCV(CrossValMethod):
     def _mean_series(
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
-        """The form of the papers, as in :mod:`everyfold.crossval.series`."""
+        """The form of the papers, as in :mod:`everyfold.crossval.newton_step`."""
         theta = weights_of_sets(folds.helds, share_of_ridge(problem, folds), problem.n)
         rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
@@ -319,7 +325,8 @@ class InnerLeaveOneOut(FoldSolver[None]):
         inside = problem.restrict(part.train)
         solution, reached = self._best(inside, part)
         values = part.cross @ solution.coef + solution.intercept
-        return FoldAnswer(values[None], np.array([reached]), np.array([is_trusted(reached)]))
+        condition = np.array([reached])
+        return FoldAnswer(values[None], condition, are_trusted(condition))
 
     def _best(self, inside: Problem, part: TrainTestKernel) -> tuple[Solution, float]:
         """The fit by the best ridge, and its condition number."""

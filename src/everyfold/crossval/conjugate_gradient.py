@@ -29,7 +29,7 @@ from everyfold.linalg.symmetric import (
     EPS,
     TRUSTED_ERROR,
     NotPositiveDefiniteError,
-    is_trusted,
+    are_trusted,
     refuse,
 )
 from everyfold.operators.base import SupportsMatmul, require
@@ -262,8 +262,7 @@ class _Record:
         residual, error, condition = (
             part[k].max(axis=1) for part in (self.residual, self.error, self.condition)
         )
-        trusted = np.array([is_trusted(c) for c in condition])
-        exact = (residual <= tol) & (error <= TRUSTED_ERROR) & trusted
+        exact = (residual <= tol) & (error <= TRUSTED_ERROR) & are_trusted(condition)
         unknown = np.full(len(self.folds), np.nan)
         steps = self.iterations[k].max(axis=1)
         return Iterated(

@@ -7,16 +7,16 @@ reads the rows again, and the rows need not be in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from everyfold._typing import Array, Index
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.series import rows_left
+from everyfold.crossval.newton_step import rows_left
 from everyfold.folds import Folds
 from everyfold.io.blocks import height_of
-from everyfold.linalg.symmetric import NotPositiveDefiniteError, is_trusted
+from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import Sums
 from everyfold.operators.lowrank import LowRank
@@ -64,15 +64,13 @@ class GramCV(CrossValMethod):
         errors = sums.errors(models) if self.is_enough and not is_ill else None
         if errors is None or not errors.is_known:
             values = _values(operator, models, folds)
-        unknown = np.full(len(folds), np.nan)
         for k in range(len(ridges)):
             condition = np.array([models[i].condition[k] for i in range(len(folds))])
-            exact = np.array([is_trusted(c) for c in condition])
             if errors is not None and errors.is_known:
-                none = np.empty((0, problem.y.shape[1]))
-                yield OutOfFold(none, exact, unknown, condition, errors=errors.of_ridge(k))
+                none = OutOfFold.of_refits(np.empty((0, problem.y.shape[1])), condition)
+                yield replace(none, errors=errors.of_ridge(k))
             else:
-                yield OutOfFold(values[k], exact, unknown, condition)
+                yield OutOfFold.of_refits(values[k], condition)
 
 
 def _solved(rest: Sums, rhos: Sequence[float]) -> RidgeModels:

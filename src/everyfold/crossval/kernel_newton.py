@@ -29,7 +29,7 @@ from everyfold.crossval.primal import from_strong, weights_of_folds
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.folds import Folds
 from everyfold.linalg.kernel_systems import KernelBasis, KernelSystems
-from everyfold.linalg.symmetric import EPS, is_trusted
+from everyfold.linalg.symmetric import EPS, are_trusted
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Solution
@@ -123,8 +123,7 @@ class AllFoldsKernel(CrossValMethod):
                 own_answer = Refit().solve([problem], part, [ridge], [begin])
                 values[j, folds.bounds[i] : folds.bounds[i + 1]] = own_answer.values[0]
                 condition[j, i] = own_answer.condition[0]
-            exact = np.array([is_trusted(c) for c in condition[j]])
-            yield OutOfFold(values[j], exact, np.full(t, np.nan), condition[j])
+            yield OutOfFold.of_refits(values[j], condition[j])
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ class FoldKernel(FoldSolver[None]):
         for j in np.flatnonzero(~done).tolist():
             again = Refit().solve(problems, part, [ridges[j]], None)
             values[j], condition[j] = again.values[0], again.condition[0]
-        return FoldAnswer(values, condition, np.array([is_trusted(c) for c in condition]))
+        return FoldAnswer(values, condition, are_trusted(condition))
 
 
 class _Kernel:

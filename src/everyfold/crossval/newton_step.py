@@ -21,12 +21,61 @@ from numpy.typing import NDArray
 
 from everyfold._typing import Array, Index
 from everyfold.crossval.base import OutOfFold
-from everyfold.crossval.series import mean_series, rows_left, same_ridge
 from everyfold.folds import Folds
 from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators.base import SupportsResponse
-from everyfold.operators.response import DualModel, Response, Solution, influence_series
+from everyfold.operators.response import (
+    DualModel,
+    Response,
+    Solution,
+    influence_series,
+    weights_of_sets,
+)
 from everyfold.solvers import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
+
+
+def rows_left(problem: Problem, folds: Folds) -> Index:
+    """How many of the rows that count in the ridge each fold trains on."""
+    if problem.n_counted == problem.n:
+        return problem.n - folds.sizes
+    counts = problem.w if problem.counts is None else problem.counts
+    out = [np.count_nonzero(counts[held]) for held in folds.helds]
+    return int(problem.n_counted) - np.array(out, dtype=np.intp)
+
+
+def same_ridge(left: Index, folds: Folds) -> list[tuple[int, Index, Folds]]:
+    """Folds that leave as many rows, and so have one ridge: rows left, numbers, and the folds."""
+    groups = [(int(size), np.flatnonzero(left == size)) for size in np.unique(left)]
+    return [(n, ids, folds if len(groups) == 1 else folds.subset(ids)) for n, ids in groups]
+
+
+def share_of_ridge(problem: Problem, folds: Folds) -> Array:
+    r"""What :math:`\Theta` is on the rows that a fold trains on, (t,): -m/(n-m)."""
+    left = rows_left(problem, folds)
+    return -(problem.n_counted - left) / left
+
+
+def mean_series(response: Response, problem: Problem, folds: Folds, g: Array, order: int) -> Array:
+    """How the values of all rows move in each fold, (n, t, q), for forces g of shape (n, q).
+
+    **Cost** a product with M for each term, fold and target.
+    """
+    elsewhere = share_of_ridge(problem, folds)
+    first = response.influence(folds.helds, elsewhere, g)
+    if order == 1:
+        return first
+    theta = weights_of_sets(folds.helds, elsewhere, problem.n)
+    weights = (response.curvature[:, None] * theta)[:, :, None]
+
+    def step(delta: Array) -> Array:
+        pushed = (weights * delta).reshape(problem.n, -1)
+        return response.matmat(pushed).reshape(delta.shape)
+
+    return influence_series(first, step, order)
+
+
+# -- The influence series where the ridge is a multiple of the number of rows ----------------------
+
 
 # The certificate is computed by default for at most so many folds; it costs a product for each.
 CERTIFIED_FOLDS = 100

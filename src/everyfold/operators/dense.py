@@ -340,11 +340,6 @@ class KernelExpansion(Expansion):
         """See base class: the kernel between the new rows and those of the fit."""
         return self.kernel(X, self.X)
 
-    @property
-    def width(self) -> int:
-        """See base class."""
-        return len(self.coef)
-
 
 # -- The response of a kernel matrix that is held in full -----------------------------------------
 

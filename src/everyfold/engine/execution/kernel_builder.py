@@ -29,7 +29,7 @@ from everyfold.estimators.model import KernelChoice
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.kernels.precomputed import largest_entry, noise_of
 from everyfold.operators import Structure, SupportsResponse
-from everyfold.operators.base import Made, SupportsMatmul, SupportsSplit, TrainTestKernel, require
+from everyfold.operators.base import SupportsMatmul, SupportsSplit, TrainTestKernel, require
 
 # Base matrices by their name and their rows.
 Bases = dict[Hashable, Array]
@@ -162,7 +162,7 @@ class FoldRows(SupportsSplit):
         is_identity = (not self.made or self.made[-1][2]) and operator.is_identity
         self.made.append((operator.rank, operator.residual_trace, is_identity))
         cross = self._cross(kernel, operator, X_train, X_test, key)
-        return Made(train, test, operator, cross, noise=noise)
+        return TrainTestKernel(train, test, operator, cross, noise)
 
     def rows(self, train: Index, test: Index) -> tuple[Matrix, Matrix, Hashable]:
         """The rows of a fold as the kernel sees them, and a key for them."""
