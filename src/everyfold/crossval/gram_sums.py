@@ -13,7 +13,7 @@ import numpy as np
 
 from everyfold._typing import Array, Index
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.newton_step import rows_left
+from everyfold.crossval.closed_form import rows_left
 from everyfold.folds import Folds
 from everyfold.io.blocks import height_of
 from everyfold.linalg.symmetric import NotPositiveDefiniteError

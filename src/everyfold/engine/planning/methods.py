@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from everyfold._sklearn_private import CompiledLibsvm
 from everyfold._typing import Matrix, Order, Route
 from everyfold.crossval.all_folds_newton import Together
 from everyfold.crossval.base import Closed, CrossValMethod
@@ -522,7 +521,6 @@ def _solver(models: Sequence[Model], task: Task, coarse: float | None = None) ->
         coarse,
         penalties=penalties,
         shrinking=model.shrinking,
-        raw=CompiledLibsvm(),
         reads_signs=not task.needs_values,
     )
 
