@@ -253,11 +253,8 @@ class Folds:
         if isinstance(self.tests, EqualSets) and isinstance(self.helds, EqualSets):
             places = self.tests.rows[:, :, None] == self.helds.rows[:, None, :]
             return np.asarray((starts[:, None] + places.argmax(axis=2)).ravel())
-        picked = []
-        for start, test, held in zip(starts, self.tests, self.helds, strict=True):
-            order = np.argsort(held)
-            picked.append(start + order[np.searchsorted(held, test, sorter=order)])
-        return np.concatenate(picked)
+        triples = zip(starts, self.tests, self.helds, strict=True)
+        return np.concatenate([start + positions(held, test) for start, test, held in triples])
 
     @cached_property
     def shares(self) -> Array:
@@ -322,13 +319,13 @@ class Merged:
         for k, own in enumerate(sets):
             numbers[own] = k
         places = [
-            merged.bounds[k] + _position(merged.tests[k], test)
+            merged.bounds[k] + positions(merged.tests[k], test)
             for k, test in zip(numbers.tolist(), folds.tests, strict=True)
         ]
         return cls(merged, numbers, np.concatenate(places))
 
 
-def _position(rows: Index, wanted: Index) -> Index:
+def positions(rows: Index, wanted: Index) -> Index:
     """The positions of some rows in others."""
     order = np.argsort(rows, kind="stable")
     found: Index = order[np.searchsorted(rows, wanted, sorter=order)]

@@ -17,7 +17,7 @@ import numpy as np
 from everyfold._progress import tracked
 from everyfold._typing import Array, Mask, Route
 from everyfold.crossval.base import CrossValMethod, Failure, OutOfFold
-from everyfold.folds import Folds
+from everyfold.folds import Fold, Folds
 from everyfold.linalg.symmetric import EPS, are_trusted, is_trusted
 from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel
 from everyfold.operators.response import RidgeModels, Solution, StructureError
@@ -372,3 +372,15 @@ class Refit(FoldSolver[Starts | None]):
                 ]
             ),
         )
+
+
+def refit_alone(
+    problem: Problem,
+    operator: SupportsResponse,
+    fold: Fold,
+    ridge: float,
+    start: Solution | None = None,
+) -> FoldAnswer:
+    """One fold and ridge that a method for all folds at once gave up."""
+    part = operator.split(fold.train, fold.test)
+    return Refit().solve([problem], part, [ridge], None if start is None else [{ridge: start}])
