@@ -264,17 +264,12 @@ class Folds:
         np.add.at(share, self.pick, np.repeat(1.0 / (len(self) * counts), counts))
         return share
 
-    @cached_property
-    def _one_stack(self) -> Stack:
-        """All folds as one stack, for folds of equal size; no loop over a million of them."""
-        rows = self.held_rows.reshape(len(self), int(self.sizes[0]))
-        return Stack(np.arange(len(self)), rows, np.arange(rows.size).reshape(rows.shape))
-
     def stacks(self, is_active: NDArray[np.bool_]) -> Iterator[Stack]:
         """The held-out rows with ``is_active``, folds of equal size together."""
         all_active = bool(is_active.all())
         if all_active and self.sizes.min() == self.sizes.max():
-            yield self._one_stack
+            rows = self.held_rows.reshape(len(self), int(self.sizes[0]))
+            yield Stack(np.arange(len(self)), rows, np.arange(rows.size).reshape(rows.shape))
             return
         starts = np.cumsum(self.sizes) - self.sizes
         by_size: dict[int, list[tuple[int, Index, Index]]] = {}

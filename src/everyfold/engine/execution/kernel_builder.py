@@ -7,7 +7,7 @@ kernels need are kept in the cache of the data.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,7 +25,6 @@ from everyfold.adapters.pipelines import (
 )
 from everyfold.adapters.sklearn import is_ours
 from everyfold.engine.records import Candidate, Data
-from everyfold.estimators.model import KernelChoice
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.kernels.precomputed import largest_entry, noise_of
 from everyfold.operators import Structure, SupportsResponse
@@ -220,9 +219,3 @@ class FoldRows(SupportsSplit):
         if name not in self.bases:
             self.bases[name] = kernel.base_matrix(X, Y)
         return self.bases[name]
-
-
-def shared_bases(choices: Mapping[int, KernelChoice]) -> frozenset[str]:
-    """The base matrices that more than one kernel is made of."""
-    bases = [choice.resolve_for_any().base for choice in choices.values()]
-    return frozenset(base for base in bases if base is not None and bases.count(base) > 1)
