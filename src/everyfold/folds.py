@@ -268,8 +268,8 @@ class Folds:
         """The held-out rows with ``is_active``, folds of equal size together."""
         all_active = bool(is_active.all())
         if all_active and self.sizes.min() == self.sizes.max():
-            rows = self.held_rows.reshape(len(self), int(self.sizes[0]))
-            yield Stack(np.arange(len(self)), rows, np.arange(rows.size).reshape(rows.shape))
+            sets = self.held_rows.reshape(len(self), int(self.sizes[0]))
+            yield Stack(np.arange(len(self)), sets, np.arange(sets.size).reshape(sets.shape))
             return
         starts = np.cumsum(self.sizes) - self.sizes
         by_size: dict[int, list[tuple[int, Index, Index]]] = {}

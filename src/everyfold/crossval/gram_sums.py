@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold._typing import Array, Index
+from everyfold._typing import Array
 from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.closed_form import rows_left
 from everyfold.folds import Folds
@@ -60,7 +60,10 @@ class GramCV(CrossValMethod):
             models[i] = _solved(rest, rhos[i])
             if (models[i].condition > operator.limit).any():
                 is_ill = True  # sums of squared errors lose their digits as well
-                models[i] = _by_columns(problem, operator, rhos[i], folds[i].train)
+                # From the features of the training rows, whose Gram matrix has too few digits.
+                train = folds[i].train
+                part, inside = operator.restrict(train), problem.restrict(train)
+                models[i] = part.solutions(inside.quadratic, rhos[i], "tridiagonal")
         errors = sums.errors(models) if self.is_enough and not is_ill else None
         if errors is None or not errors.is_known:
             values = _values(operator, models, folds)
@@ -81,14 +84,6 @@ def _solved(rest: Sums, rhos: Sequence[float]) -> RidgeModels:
         shape = (len(rhos), *rest.cross.shape)
         unknown = np.full(len(rhos), np.inf)
         return RidgeModels(np.full(shape, np.nan), np.full(shape[::2], np.nan), unknown)
-
-
-def _by_columns(
-    problem: Problem, operator: LowRank, rhos: Sequence[float], train: Index
-) -> RidgeModels:
-    """The same from the features of the training rows, whose Gram matrix has too few digits."""
-    inside = problem.restrict(train)
-    return operator.restrict(train).solutions(inside.quadratic, rhos, "tridiagonal")
 
 
 def _values(operator: LowRank, models: dict[int, RidgeModels], folds: Folds) -> Array:

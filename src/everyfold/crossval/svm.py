@@ -682,14 +682,17 @@ class TrainingPairs:
         A class has coefficients in the pairs that it is one of: a product for each class, instead
         of one that is mostly zeros.
         """
-        link, n_ridges, rows = _link(self.part), len(coef), self.pairs.rows
+        n_ridges, rows, parent = len(coef), self.pairs.rows, self.part.parent
+        link = self.part.cross
+        if parent is not None:
+            link = require(parent, DenseMatrix).K[self.part.test]
         values = np.zeros((len(self.numbers), n_ridges, len(self.part.test)))
         owners = np.repeat(np.arange(len(self.numbers)), np.diff(self.pairs.starts))
         for code in np.unique(self.codes[rows]).tolist():
             entries = np.flatnonzero(self.codes[rows] == code)
             which = np.flatnonzero(np.bincount(owners[entries]))
             own = entries.reshape(len(which), -1)  # the same rows in each of its pairs
-            columns = rows[own[0]] if self.part.parent is None else self.part.train[rows[own[0]]]
+            columns = rows[own[0]] if parent is None else self.part.train[rows[own[0]]]
             parts = coef[:, own].reshape(-1, own.shape[1])
             found = product(link.take(columns, axis=1), parts.T)
             values[which] += found.T.reshape(n_ridges, len(which), -1).transpose(1, 0, 2)
@@ -708,13 +711,6 @@ def _weights(problems: Sequence[Problem], rows: Index) -> tuple[Array, Array]:
 def multiples(problem: Problem) -> Array:
     """Each row's multiple of C."""
     return problem.w / problem.n_counted if problem.ridge_scaling == "mean" else problem.w
-
-
-def _link(part: TrainTestKernel) -> Array:
-    """The kernel of the test rows with all rows, or with the training rows."""
-    if part.parent is None:
-        return part.cross
-    return require(part.parent, DenseMatrix).K[part.test]
 
 
 # -- libsvm itself, where one of many solutions is its own choice ---------------------------------

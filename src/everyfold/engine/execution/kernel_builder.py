@@ -21,7 +21,6 @@ from everyfold.adapters.pipelines import (
     prepare_once,
     read_rows,
     scale_fold,
-    take_rows,
 )
 from everyfold.adapters.sklearn import is_ours
 from everyfold.engine.records import Candidate, Data
@@ -175,8 +174,10 @@ class FoldRows(SupportsSplit):
                     takes_any, y = self.candidate.model.choice.takes_any_rows, self.data.y
                     kept = prepare_fold(steps, self.data.X, y, train, test, takes_any=takes_any)
             else:
-                rows, is_pairwise = rows_of(self.data, self.candidate), self._is_pairwise
-                kept = take_rows(rows, train, test, is_pairwise=is_pairwise)
+                rows, kept = rows_of(self.data, self.candidate), (train, test)
+                if self.candidate.model.choice.is_precomputed:  # the columns of the training rows
+                    kept = np.ix_(train, train), np.ix_(test, train)
+                kept = rows[kept[0]], rows[kept[1]]
             self.data.cache.put(key, *kept)
         return kept[0], kept[1], key
 
@@ -194,11 +195,6 @@ class FoldRows(SupportsSplit):
     @cached_property
     def _before(self) -> float:
         return _before(self.data, self.candidate)
-
-    @property
-    def _is_pairwise(self) -> bool:
-        """Whether the rows are a kernel matrix."""
-        return self.candidate.model.choice.is_precomputed
 
     def _cross(
         self,

@@ -36,6 +36,7 @@ from everyfold.engine.planning.squared_loss import METHODS, own_ridge, plan_exac
 from everyfold.engine.records import Task
 from everyfold.engine.request import is_finite
 from everyfold.estimators.model import Model
+from everyfold.io.blocks import BLOCK_BYTES
 from everyfold.losses import Multinomial
 from everyfold.operators.base import OperatorSpec
 from everyfold.solvers import Problem
@@ -165,7 +166,11 @@ def choose_method(
     elif task.criterion is not None:
         method = _by_criterion(models, task, outline, task.criterion)
     elif model.chooses_ridge:
-        method = _own_ridge(model, task, outline)
+        words = (
+            "leave-one-out for every alpha on the training rows of each fold, then the best alpha"
+        )
+        cost = own_ridge(_work([model], task, outline), len(model.ridges))
+        method = _method(InnerLeaveOneOut(model.ridges), words, cost)
     elif model.loss.has_constant_curvature:
         method = _closed_form(models, task, outline, order)
     elif model.loss.is_smooth:
@@ -245,12 +250,6 @@ def _by_criterion(
     return Method(tuned, criterion.words, seconds, cost.memory)
 
 
-def _own_ridge(model: Model, task: Task, outline: OperatorSpec) -> Method:
-    words = "leave-one-out for every alpha on the training rows of each fold, then the best alpha"
-    cost = own_ridge(_work([model], task, outline), len(model.ridges))
-    return _method(InnerLeaveOneOut(model.ridges), words, cost)
-
-
 # -- squared loss ------------------------------------------------------------------------------
 
 
@@ -309,7 +308,7 @@ def _owned(problem: Problem, task: Task, outline: OperatorSpec, order: Order) ->
 def _passes(models: Sequence[Model], task: Task, outline: OperatorSpec, seconds: float) -> Method:
     """Sums over rows whose features are never all in memory."""
     is_enough = _is_scored_by_errors(models, task)
-    memory = costs.pass_bytes([outline.rank], len(task.folds))
+    memory = costs.sums_bytes(outline.rank, len(task.folds)) + 3 * BLOCK_BYTES
     if not is_enough:
         memory += 8 * len(models) * task.target.columns.size
     words = "one pass over them" if is_enough else "two passes over them"
@@ -353,7 +352,8 @@ def _newton(models: Sequence[Model], task: Task, outline: OperatorSpec, order: O
         outline.is_per_fold or outline.predicts_by_split or models[0].class_weight == "balanced"
     )
     is_removal = folds.are_removable and not is_literal
-    if order == "exact" and _has_columns(models[0], outline):
+    has_columns = outline.has_columns and outline.response_rank is None
+    if order == "exact" and has_columns and not outline.predicts_by_split:
         return _primal(models, outline, work)
     if order == "exact" and _has_matrix(outline) and len(folds) <= FEW_FOLDS:
         return _kernel_newton(models, outline, work, is_removal=is_removal)
@@ -368,11 +368,6 @@ def _newton(models: Sequence[Model], task: Task, outline: OperatorSpec, order: O
     words = _series_words(float(order), outline)
     criterion = ClosedFormCV(order=float(order))
     return _method(criterion, words, costs.newton_steps(work), _caveat(float(order), outline))
-
-
-def _has_columns(model: Model, outline: OperatorSpec) -> bool:
-    """Whether models are linear in columns that all folds, or the rows of each, have in memory."""
-    return outline.has_columns and outline.response_rank is None and not outline.predicts_by_split
 
 
 def _has_matrix(outline: OperatorSpec) -> bool:
@@ -475,7 +470,9 @@ def _support_vectors(
     is_single &= outline.response_rank is None
     # Steps find signs. Where values are compared with each other they are of no use.
     needs_refits = resolved == "exact" or (model.loss.is_margin and task.needs_values)
-    if needs_refits and is_single and not _changes_ridge(model, task):
+    # The ridge without a row depends on which one where rows without weight do not count.
+    changes_ridge = model.ridge_scaling == "mean" and not task.weights.all()
+    if needs_refits and is_single and not changes_ridge:
         _check_full(work)
         criterion = SVMLooByRefit(model.tolerance, _solver(models, task))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
@@ -506,11 +503,6 @@ def _smoothed_words(model: Model, width: float) -> str:
     """Over which width kinks are smoothed, in words."""
     unit = "" if model.loss.is_margin else " standard deviations of y"
     return f", with libsvm's loss smoothed at its kinks over a width of {width:g}{unit}"
-
-
-def _changes_ridge(model: Model, task: Task) -> bool:
-    """Whether the ridge without a row depends on which one: rows without weight do not count."""
-    return model.ridge_scaling == "mean" and not task.weights.all()
 
 
 def _solver(models: Sequence[Model], task: Task, coarse: float | None = None) -> FoldPaths:
