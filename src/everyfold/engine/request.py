@@ -223,6 +223,13 @@ INCOMPATIBLE = (
 _WITHOUT_VALUES = {"scoring", "groups", "y"}
 
 
+_CHOICES = {
+    "ridge_scaling": ("sum", "mean"),
+    "preprocessing": ("per_fold", "once", "auto"),
+    "fallback": ("warn", "refit", "refuse"),
+}
+
+
 @dataclass(frozen=True)
 class Options:
     """What a search asks for besides the grid, checked.
@@ -292,9 +299,9 @@ class Options:
                 f"operator={self.operator!r} is not known; use 'auto', 'dense', or a structure "
                 "such as Dense()"
             )
-        check_choice("ridge_scaling", self.ridge_scaling, ("sum", "mean"))
-        check_choice("preprocessing", self.preprocessing, ("per_fold", "once", "auto"))
-        check_choice("fallback", self.fallback, ("warn", "refit", "refuse"))
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                check_choice(name, getattr(self, name), allowed)
         if not (isinstance(self.near_identity, Real) and 0.0 <= self.near_identity <= 1.0):
             raise ValueError(
                 f"near_identity={self.near_identity!r} is not allowed; use a kernel value between "
