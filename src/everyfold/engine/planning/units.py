@@ -20,7 +20,7 @@ from everyfold.adapters.pipelines import freeze
 from everyfold.crossval import GramCV
 from everyfold.engine.execution.kernel_builder import FoldRows, rows_of
 from everyfold.engine.planning import costs
-from everyfold.engine.planning.methods import MANY_FOLDS, Method, choose_method
+from everyfold.engine.planning.methods import MANY_FOLDS, Method, RidgePath
 from everyfold.engine.records import Candidate, Data
 from everyfold.estimators.model import Model
 from everyfold.kernels import Kernel
@@ -150,7 +150,7 @@ class KernelPlan:
                 members.sort(key=lambda candidate: -candidate.model.ridges[0])
             models = [candidate.model for candidate in members]
             task, rows = data.tasks[members[0].task], partial(rows_of, data, members[0])
-            method = choose_method(models, task, self.outline, order, rows)
+            method = RidgePath(models, task, self.outline, order, rows).choose()
             groups.append(Group(tuple(candidate.number for candidate in members), method))
         return tuple(groups)
 
