@@ -81,6 +81,8 @@ class OutOfFold:
     errors : FoldErrors, optional
         The sums of squared errors of the folds, where they were all that was asked for; there are
         no values then.
+    whole : tuple, optional
+        The model of all rows where it is known: coefficients of the features, and intercepts.
     """
 
     values: Array
@@ -91,6 +93,7 @@ class OutOfFold:
     is_unique: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     words: str = field(default="", kw_only=True)
     errors: FoldErrors | None = field(default=None, kw_only=True)
+    whole: tuple[Array, Array] | None = field(default=None, kw_only=True)
 
     @classmethod
     def of_refits(cls, values: Array, condition: Array) -> OutOfFold:

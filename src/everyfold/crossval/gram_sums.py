@@ -35,7 +35,8 @@ class GramCV(CrossValMethod):
     ----------
     is_enough : bool
         Whether the sums of squared errors of folds, which follow from the same sums, are all that
-        is asked for. Values are then made only where these errors have too few digits left.
+        is asked for. Values are then made only where these errors have too few digits left. The
+        model of all rows comes with them.
 
     Notes
     -----
@@ -67,11 +68,14 @@ class GramCV(CrossValMethod):
         errors = sums.errors(models) if self.is_enough and not is_ill else None
         if errors is None or not errors.is_known:
             values = _values(operator, models, folds)
+        else:
+            whole = _solved(sums.total, [problem.rho(ridge, problem.n_counted) for ridge in ridges])
         for k in range(len(ridges)):
             condition = np.array([models[i].condition[k] for i in range(len(folds))])
             if errors is not None and errors.is_known:
-                none = OutOfFold.of_refits(np.empty((0, problem.y.shape[1])), condition)
-                yield replace(none, errors=errors.of_ridge(k))
+                found = OutOfFold.of_refits(np.empty((0, problem.y.shape[1])), condition)
+                own = whole.coef[k], whole.intercept[k]
+                yield replace(found, errors=errors.of_ridge(k), whole=own)
             else:
                 yield OutOfFold.of_refits(values[k], condition)
 

@@ -527,8 +527,8 @@ class Outcome:
     fitted : list of estimators, optional
         Those of every fold, None where the fit failed, as long as values may be asked of them.
     whole : tuple, optional
-        Of the best candidate of a kernel on a source, the model of all rows where the passes of the
-        folds give it: coefficients of the features, intercepts, and whether y has one axis.
+        The model of all rows where the passes of the folds give it: coefficients of the features,
+        intercepts, and whether y has one axis. Of a source, for the best candidate of a kernel.
     """
 
     number: Annotated[int, first]

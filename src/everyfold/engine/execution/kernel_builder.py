@@ -88,7 +88,9 @@ def bind(
     X = rows_of(data, candidate)
     kernel = candidate.model.choice.resolve(X)
     if is_pass:
-        return structure.bind_rows(kernel, X)
+        found = structure.bind_rows(kernel, X)
+        data.cache.put(("map", candidate.kernel_key), found)
+        return found
     if kernel.base not in shared or not structure.needs_base:
         return structure.bind(kernel, X)
     key = "base", kernel.base, candidate.rows_key

@@ -301,7 +301,8 @@ def _evaluate(
         levelled = [problem.levelled for problem in problems]
         found = _evaluate(method, levelled, operator, ridges, folds, threads)
         # Permutations that have folds of their own give the columns of one of them, all alike.
-        return [replace(r, values=r.values + level[: r.values.shape[1]]) for r in found]
+        width = found[0].values.shape[1]
+        return [replace(r, values=r.values + level[:width], whole=None) for r in found]
     is_squared = problems[0].loss.has_constant_curvature
     if is_squared and folds.merged is not None and criterion.may_merge:
         found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)
@@ -409,6 +410,7 @@ def _judge(
         caveat="" if is_known.all() else method.caveat,
         is_of_another_model=method.is_of_another_model,
         status="" if task.criterion is None or not record.is_exact.all() else AS_DEFINED,
+        whole=None if record.whole is None else (*record.whole, task.target.truth.ndim == 1),
     )
 
 
