@@ -95,7 +95,8 @@ def test_exact_ties_are_the_second_class_of_a_pair(n_classes):
     """
     X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % n_classes
     model = SVC(gamma=1e5)
-    assert_array_equal(cross_val_predict(model, X, y, cv=5), ms.cross_val_predict(model, X, y, cv=5))
+    expected = ms.cross_val_predict(model, X, y, cv=5)
+    assert_array_equal(cross_val_predict(model, X, y, cv=5), expected)
     for cv in (5, ms.RepeatedStratifiedKFold(n_splits=5, n_repeats=5, random_state=0)):
         found = cross_val_score(model, X, y, cv=cv)
         assert_array_equal(found, ms.cross_val_score(model, X, y, cv=cv))
