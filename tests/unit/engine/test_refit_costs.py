@@ -517,13 +517,12 @@ def test_a_refit_that_fails_is_told_as_scikit_learn_does(cheap, monkeypatch):
         FastGridSearchCV(Ridge(), **{**options, "error_score": "raise"}).fit(X, y)
 
 
-@pytest.mark.parametrize(("n", "is_refitted"), [(120, True), (1200, False)])
-def test_classes_that_can_be_separated_are_left_to_solvers_that_stop_early(n, is_refitted):
-    """Few rows for each coefficient: the minimum of several classes is far away, and not asked."""
+@pytest.mark.parametrize("n", [120, 1200])
+def test_classes_that_can_be_separated_are_fitted_to_the_minimum(n):
+    """Where the minimum is far away, refits stop before it, and take longer."""
     rows = np.random.default_rng(0).normal(size=(n, 12))
     labels = np.argmax(rows[:, :4], axis=1)
     model = LogisticRegression(max_iter=1000)
     cv = ms.RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0)
     search = FastGridSearchCV(model, {"C": [0.1, 1.0, 10.0, 100.0]}, cv=cv, refit=False)
-    status = set(search.fit(rows, labels).cv_results_["status"])
-    assert status == ({"refitted"} if is_refitted else {"exact"})
+    assert set(search.fit(rows, labels).cv_results_["status"]) == {"exact"}

@@ -421,7 +421,7 @@ def _primal(models: Sequence[Model], outline: OperatorSpec, work: Workload) -> M
     """Newton's method in the space of the columns."""
     steps = costs.newton_steps(work).seconds
     is_joint = isinstance(models[0].loss, Multinomial)
-    cost_of = partial(costs.primal, is_joint=is_joint, n_far=_n_far(models, work) * is_joint)
+    cost_of = partial(costs.primal, is_joint=is_joint)
     if outline.is_per_fold:
         words = "Newton's method on the columns of every fold, from ridge to ridge"
         cost = cost_of(replace(work, groups=((0, 1),)))
@@ -434,18 +434,6 @@ def _primal(models: Sequence[Model], outline: OperatorSpec, work: Workload) -> M
         cost_of(work),
         by_steps=None if is_joint else steps,
     )
-
-
-# Fewer rows for each coefficient let classes be separated; then the minimum runs away as the ridge
-# falls. 178 rows of wine have 4.6, of iris, whose classes overlap, 150 rows have 12.
-_ROWS_EACH, _WEAK = 5, 10.0
-
-
-def _n_far(models: Sequence[Model], work: Workload) -> int:
-    """How many ridges are weak where classes that are fitted together can probably be separated."""
-    if work.n >= _ROWS_EACH * work.targets * work.rank:
-        return 0
-    return sum(ridge < _WEAK for model in models for ridge in model.ridges)
 
 
 def _shares_steps(model: Model, n_folds: int) -> bool:
