@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 
 from everyfold._typing import Array, Index, Mask
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
+from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit, refit_alone
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
 from everyfold.linalg.preconditioner import (
@@ -41,6 +41,7 @@ from everyfold.losses import Loss, Multinomial
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
 from everyfold.solvers import Problem, has_flat_intercept
+from everyfold.solvers.block_newton import share_of_steps
 
 # The Newton decrement, relative to the norm of the model in the same metric, at which a fold is at
 # its minimum: values differ from those of the minimum by no more, relative to their size.
@@ -61,9 +62,6 @@ _PRODUCTS = 400
 
 # How far a Newton equation is solved at least, relative to its right-hand side.
 _FORCING = 2e-2
-
-# A step is shortened if the objective rises at its end, by this share of what it falls first.
-_OVERSHOOT, _HALVINGS = 0.1, 20
 
 # What a Gram matrix costs, in steps of conjugate gradients: by the number of columns, and how much
 # a step takes more for another model. Measured for 3000 to 5000 rows of 256 to 768 columns, and 5
@@ -151,8 +149,7 @@ class AllFoldsPrimal(CrossValMethod):
                     )
                     condition[j, i] = 1.0
                     continue
-                part = operator.split(fold.train, fold.test)
-                own = Refit().solve([problem], part, [ridge], None)
+                own = refit_alone(problem, operator, fold, ridge)
                 values[j, slots], condition[j, i] = own.values[0], own.condition[0]
                 is_exact[j, i] = own.is_exact[0]
             unknown = np.full(len(folds), np.nan)
@@ -583,31 +580,20 @@ class _FoldModels:
     def _go(
         self, curve: _Curve, F: Array, ahead: Array, first: Array, more: Array, step: Array
     ) -> tuple[Array, Array]:
-        """How far to go along each step, and the values there.
-
-        All the way, or to where the objective is least before. Its derivative rises along the step,
-        so that halving intervals finds its zero.
-        """
+        """How far to go along each step, and the values there."""
         penalty, growth = self._dots(first, step), self._dots(more, step)
-        before = np.abs(penalty + self._dots(curve.slope(F), ahead))
-        full = F + ahead
-        end = penalty + growth + self._dots(curve.slope(full), ahead)
-        # What is no number has grown beyond all numbers.
-        some = np.flatnonzero(~(end <= _OVERSHOOT * before))
-        share = np.ones(len(end))
-        if not some.size:
-            return np.repeat(share, curve.width), full
-        own, inner = self._own(some), curve.among(some)
-        low, high = np.zeros(len(some)), np.ones(len(some))
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            slope = inner.slope(F[:, own] + np.repeat(middle, curve.width) * ahead[:, own])
-            rise = penalty[some] + middle * growth[some] + self._dots(slope, ahead[:, own])
-            is_beyond = ~(rise <= 0.0)
-            high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
-        share[some] = 0.5 * (low + high)
-        wide = np.repeat(share, curve.width)
-        return wide, F + wide * ahead
+        full, width = F + ahead, curve.width
+
+        def rise(at: Array, some: Index) -> Array:
+            pulled: Array = penalty[some] + at * growth[some]
+            if not at.any() or (at == 1.0).all():  # of all steps
+                return pulled + self._dots(curve.slope(full if at.any() else F), ahead)
+            own = self._own(some)
+            values = F[:, own] + np.repeat(at, width) * ahead[:, own]
+            return pulled + self._dots(curve.among(some).slope(values), ahead[:, own])
+
+        share = np.repeat(share_of_steps(rise, F.shape[1] // width), width)
+        return share, full if (share == 1.0).all() else F + share * ahead
 
 
 class _System:

@@ -34,7 +34,7 @@ from everyfold.estimators.base import fit_columns, keep_parameters
 from everyfold.estimators.model import ClassWeight, KernelChoice, Model, read_weights
 from everyfold.estimators.targets import Labels, Numbers, Target
 from everyfold.gradient.gradient_search import FastGradientSearchCV
-from everyfold.gradient.scaled_estimators import scaled
+from everyfold.gradient.outer_folds import scaled
 from everyfold.kernel_ridge.bands import (
     BandExpansion,
     BandSelection,
@@ -665,6 +665,7 @@ class KernelRidgeClassifierCV(ClassifierMixin, RidgeByFolds):  # type: ignore[mi
         self
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        self._alphas()  # wrong parameters are named before wrong labels, as in RidgeClassifierCV
         labels = Labels.read(y)
         weights = None if sample_weight is None else read_weights(sample_weight, X.shape[0])
         if self.class_weight is not None:
