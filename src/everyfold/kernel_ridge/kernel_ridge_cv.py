@@ -34,7 +34,7 @@ from everyfold.estimators.base import fit_columns, keep_parameters
 from everyfold.estimators.model import ClassWeight, KernelChoice, Model, read_weights
 from everyfold.estimators.targets import Labels, Numbers, Target
 from everyfold.gradient.gradient_search import FastGradientSearchCV
-from everyfold.gradient.scaled_estimators import scaled
+from everyfold.gradient.outer_folds import scaled
 from everyfold.kernel_ridge.bands import (
     BandExpansion,
     BandSelection,

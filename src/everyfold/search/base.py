@@ -57,8 +57,11 @@ from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.engine.source_data import SourceData
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
-from everyfold.judge.fitted import Unit, groups_of, ratio_of_splits
-from everyfold.search.assessment import JudgedSearch
+from everyfold.judge.differences import Comparison, compare, significantly_worse
+from everyfold.judge.findings import report
+from everyfold.judge.fitted import Unit, fold_scores, groups_of, ratio_of_splits
+from everyfold.judge.honest import honest_score
+from everyfold.judge.threshold import tune_threshold
 from everyfold.search.fit_inputs import FitInputs
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.per_target import (
@@ -130,7 +133,6 @@ class FastSearchCV(
     RenamedParameters,
     WinnerAnswers,
     ResultView,
-    JudgedSearch,
     BaseSearchCV,  # type: ignore[misc]
 ):
     """Base class of the searches; everything that is not defined here is scikit-learn's own."""
@@ -147,6 +149,25 @@ class FastSearchCV(
     """What a front end has for itself to show how far the work is."""
     _needs_partition: bool = False
     """Whether every row is to be held out once, as who reads the values of the winner may ask."""
+
+    # What judges any fitted search; of this one nothing but the search has to be passed.
+    honest_score = honest_score
+    fold_scores = fold_scores
+    significantly_worse = significantly_worse
+    tune_threshold = tune_threshold
+    report = report
+
+    def compare(
+        self,
+        i: int,
+        j: int,
+        *,
+        metric: str | None = None,
+        confidence: float = 0.95,
+        margin: float = 0.0,
+    ) -> Comparison:
+        """Compare two candidates by the corrected resampled t-test: see :func:`compare`."""
+        return compare(i, j, search=self, metric=metric, level=confidence, margin=margin)
 
     @abstractmethod
     def _candidates(self) -> Iterable[Params]:

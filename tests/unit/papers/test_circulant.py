@@ -20,7 +20,7 @@ from everyfold.losses import Logistic, Squared
 from everyfold.operators import Dense, DenseMatrix, Quadratic, StructureError
 from everyfold.operators.response import Response
 from everyfold.papers import GCV, CirculantMatrix, CirculantWarning
-from everyfold.papers.circulant_response import Grid, balance, nearest_factors
+from everyfold.papers.circulant import Grid, balance, nearest_factors
 from everyfold.solvers import Problem, solve
 from tests import reference
 
