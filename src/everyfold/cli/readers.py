@@ -89,7 +89,7 @@ def check_size(size: int, what: str) -> None:
     most = most_bytes()
     if size > most:
         words = f"{size / 1e9:.3g} GB, and a file may take {most / 1e9:.3g} GB"
-        remedy = "take fewer rows or columns, or give the folder of the file: folders are read in blocks"
+        remedy = "take fewer rows or columns, or give a folder of files, which are read in blocks"
         raise BadInput(f"{what} more than the memory allows ({words}); {remedy}")
 
 

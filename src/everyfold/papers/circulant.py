@@ -782,8 +782,8 @@ class Circulant(Structure):
                 warn(
                     f"n_samples={n} is not a product of {self.levels} numbers above 1, so that the "
                     f"circulant matrix has the factors {factors} and fits only "
-                    f"{spell_counts(Grid(factors))} folds. For another number of folds, leave a few "
-                    f"rows out: Circulant(levels={self.levels}).sample({n}, n_folds=...)",
+                    f"{spell_counts(Grid(factors))} folds. For another number of folds, leave a "
+                    f"few rows out: Circulant(levels={self.levels}).sample({n}, n_folds=...)",
                     CirculantWarning,
                 )
             return Grid(factors)
