@@ -28,7 +28,7 @@ from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.crossval.primal import from_strong, weights_of_folds
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.folds import Folds
-from everyfold.linalg.kernel_systems import KernelBasis, KernelSystems
+from everyfold.linalg.kernel_systems import KernelBasis, KernelSystems, WholeInverse
 from everyfold.linalg.symmetric import EPS, is_trusted
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.dense import DenseMatrix
@@ -76,8 +76,9 @@ _DIGITS = 4.0
 # fewer rows than this share have some: a step to where they have is not endless then.
 _FLAT, _FEW_CURVED = 1e-2, 0.02
 
-# A step is shortened if the objective rises at its end, by this share of what it falls first.
-_OVERSHOOT, _HALVINGS = 0.1, 20
+# A step is shortened if the objective rises at its end, by this share of what it falls first; to
+# where so many secants lead, which is near enough for a step.
+_OVERSHOOT, _SECANTS = 0.1, 8
 
 # The relative rounding of a term of f = K a.
 _ROUNDING = 4.0 * EPS
@@ -174,6 +175,7 @@ class _Kernel:
         self.operator = operator
         most = min(MOST_RANK, int(RANK_SHARE * operator.n))
         self.basis = KernelBasis.of(operator.K, most, _ENOUGH * smallest)
+        self.whole = WholeInverse()
 
     @cached_property
     def single(self) -> KernelBasis:
@@ -296,7 +298,8 @@ class _KernelModels:
             if again is not None:
                 return again
         basis = basis.leading(_ENOUGH * float(rho.min()))
-        return _NewtonEquations.of(basis, S, rho, slow, intercept=self.intercept)
+        whole = self.kernel.whole
+        return _NewtonEquations.of(basis, S, rho, slow, whole, intercept=self.intercept)
 
     def _take(self, live: Index, rho: Array, d_a: Array, d_b: Array) -> Array:
         """Go along a step as far as the objective falls; how far values move, relatively."""
@@ -312,7 +315,7 @@ class _KernelModels:
     def _share(self, live: Index, rho: Array, d_a: Array, d_f: Array, d_u: Array) -> Array:
         """How far to go along each step: all the way, or to where the objective is least before.
 
-        Its derivative rises along the step, so that halving intervals finds its zero.
+        Its derivative rises along the step, so that secants in an interval find its zero.
         """
         first = 2.0 * rho * np.einsum("ij,ij->j", self.A[:, live], d_f)
         more = 2.0 * rho * np.einsum("ij,ij->j", d_a, d_f)
@@ -328,11 +331,16 @@ class _KernelModels:
         some = some[rise(share, some) > _OVERSHOOT * before]
         if some.size:
             low, high = np.zeros(len(some)), np.ones(len(some))
-            for _ in range(_HALVINGS):
-                middle = 0.5 * (low + high)
-                is_beyond = rise(middle, some) > 0.0
+            below, above = -before[some], rise(high, some)
+            for _ in range(_SECANTS):
+                middle = low + (high - low) * below / (below - above)
+                found = rise(middle, some)
+                is_beyond = found > 0.0
+                # The value of an end that stays counts half, so that the other one moves as well.
+                below = np.where(is_beyond, 0.5 * below, found)
+                above = np.where(is_beyond, found, 0.5 * above)
                 high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
-            share[some] = 0.5 * (low + high)
+            share[some] = middle
         return share
 
 
@@ -355,11 +363,12 @@ class _NewtonEquations:
         S: Array,
         rho: Array,
         slow: Mask,
+        whole: WholeInverse,
         *,
         intercept: bool,
     ) -> _NewtonEquations:
         kind = basis.K.dtype
-        inverse = KernelSystems.of(basis, S.astype(kind), (2.0 * rho).astype(kind), slow)
+        inverse = KernelSystems.of(basis, S.astype(kind), (2.0 * rho).astype(kind), slow, whole)
         return cls(basis, S, rho, inverse, None, intercept)
 
     def among(self, columns: Index) -> _NewtonEquations:
