@@ -234,11 +234,11 @@ def _score_maps(
     basis, sizes, combine = basis_of_rows(stacked, _LEFT_OUT)
     del stacked
     r, k = len(basis), int(np.count_nonzero(sizes > _SINGLE))
-    blocks = [_Block.of(basis.reshape(r, rows, n), k, slice(0, rows), np.arange(n))]
+    blocks = [_FoldMaps.of(basis.reshape(r, rows, n), k, slice(0, rows), np.arange(n))]
     if len(judge.folds) <= _FEW_FOLDS:
         places = zip(judge.folds.bounds, judge.folds.bounds[1:], judge.folds, strict=False)
         cube = basis.reshape(r, rows, n)
-        blocks = [_Block.of(cube, k, slice(i, j), fold.train) for i, j, fold in places]
+        blocks = [_FoldMaps.of(cube, k, slice(i, j), fold.train) for i, j, fold in places]
     found: list[list[Array]] = [[] for _ in numbers]
     step = max(1, CHUNK // (rows * (len(numbers) + r)))
     for part in (slice(i, i + step) for i in range(0, y.shape[1], step)):
@@ -256,7 +256,7 @@ def _score_maps(
 
 
 @dataclass(frozen=True)
-class _Block:
+class _FoldMaps:
     """Maps from the targets of training rows to some held-out values, small ones in float32."""
 
     slots: slice
@@ -265,7 +265,7 @@ class _Block:
     small: AnyArray
 
     @classmethod
-    def of(cls, basis: Array, k: int, slots: slice, train: Index) -> _Block:
+    def of(cls, basis: Array, k: int, slots: slice, train: Index) -> _FoldMaps:
         """Of a basis of maps (r, rows, n), the first k of which are large."""
         own = basis[:, slots][:, :, train] if len(train) < basis.shape[2] else basis[:, slots]
         small = own[k:].astype(np.float32)
