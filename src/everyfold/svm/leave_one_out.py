@@ -144,7 +144,7 @@ def held_out_values(
     >>> from everyfold.svm.paths import svm_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> K, w, every = np.outer(x, x), np.ones(4), np.arange(4)
-    >>> full = svm_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
+    >>> full = svm_paths(K, np.sign(x), [10.0], w, tol=1e-6).coef[0]
     >>> removal = RowRemovals(10.0, full, K @ full, np.array([1]), every)
     >>> held_out_values(K, np.sign(x), w, [removal], tolerances=[1e-6])[0].values.round(3)
     array([-0.333])
@@ -236,7 +236,7 @@ def refit_without_rows(
     >>> from everyfold.svm.paths import svm_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> K, w, row = np.outer(x, x), np.ones(4), np.array([1])
-    >>> full = svm_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
+    >>> full = svm_paths(K, np.sign(x), [10.0], w, tol=1e-6).coef[0]
     >>> removal = RowRemovals(10.0, full, K @ full, row, row)
     >>> refit_without_rows(K, np.sign(x), w, [removal], tol=1e-6)[0].values.round(3)
     array([-0.333])
