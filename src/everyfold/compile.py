@@ -43,7 +43,7 @@ def compile_all() -> list[Path]:
     (coef,) = svm_paths(kernel, y, [1.0], w).coef
     removal = RowRemovals(1.0, coef, K @ coef, every[:1], every)
     held_out_values(kernel, y, w, [removal])
-    refit_without_rows(kernel, y, w, [removal])
+    refit_without_rows(kernel, y, w, removal)
     gathered.solve_sets(np.eye(4), np.zeros(4), np.array([[0, 1]]), np.ones((1, 2, 1)))
     found = (vars(module).values() for module in (gathered, matrices, folds, singles))
     entries = [value for values in found for value in values if type(value) is Entry]

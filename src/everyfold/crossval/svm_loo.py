@@ -313,9 +313,7 @@ def hold_out_by_refits(
         matters = np.flatnonzero(a if is_free.any() else w)
         without_bias = full.decision[0] - full.intercept[0]
         removal = RowRemovals(float(C[0]), a, without_bias, np.intersect1d(matters, rows), matters)
-        (left,) = refit_without_rows(
-            kernel, y, w, [removal], epsilon=tube, tol=fine, n_threads=threads
-        )
+        left = refit_without_rows(kernel, y, w, removal, epsilon=tube, tol=fine, n_threads=threads)
         values, violation = full.decision[0].copy(), np.full(problem.n, full.violation[0])
         values[removal.rows], violation[removal.rows] = left.values, left.violation
         # Where no support vector is free, the violation is minus the length of the

@@ -21,7 +21,6 @@ References
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -410,11 +409,6 @@ def unit_bounds(y: FloatArray, w: FloatArray, epsilon: float | None) -> FloatArr
     if epsilon is None:
         return np.stack([-w * (y < 0), w * (y > 0)], axis=-2)
     return np.stack([-w, w], axis=-2)
-
-
-def count_workers(n_threads: int) -> int:
-    """The number of threads; all processors for a negative number."""
-    return n_threads if n_threads > 0 else os.cpu_count() or 1
 
 
 def map_interruptibly(

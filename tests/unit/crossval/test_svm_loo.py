@@ -172,8 +172,8 @@ def test_refits_that_run_out_of_steps_are_not_called_exact():
     removal = RowRemovals(
         10.0, full.coef[0, 0], full.decision[0, 0] - full.intercept[0, 0], rows, rows
     )
-    (few,) = refit_without_rows(K, SIGNS, WEIGHTS, [removal], tol=1e-6, max_iter=3)
-    (many,) = refit_without_rows(K, SIGNS, WEIGHTS, [removal], tol=1e-6)
+    few = refit_without_rows(K, SIGNS, WEIGHTS, removal, tol=1e-6, max_iter=3)
+    many = refit_without_rows(K, SIGNS, WEIGHTS, removal, tol=1e-6)
     held = np.tile(WEIGHTS, (len(rows), 1))
     held[np.arange(len(rows)), rows] = 0.0
     true = svm_paths(K, SIGNS, [10.0], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
@@ -476,7 +476,7 @@ def test_rounding_frees_no_support_vector_that_takes_over_a_coefficient(seed):
         coef = svm_paths(K, y, [C], np.ones((1, 21)), tol=1e-6).coef[0, 0]
         rows = np.flatnonzero((y > 0.0) & (coef != 0.0))
         removal = RowRemovals(C, coef, K @ coef, rows, rows)
-        (left,) = refit_without_rows(K, y, np.ones(21), [removal], tol=1e-6)
+        left = refit_without_rows(K, y, np.ones(21), removal, tol=1e-6)
         held = 1.0 - np.eye(21)[rows]
         true = svm_paths(K, y, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
         assert_allclose(left.values, true, atol=1e-3)
