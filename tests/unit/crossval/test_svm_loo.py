@@ -20,6 +20,7 @@ from everyfold.operators import DenseMatrix
 from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
+from everyfold.svm.paths import svm_paths as one_path
 from tests.cases import svm_paths_of_folds as svm_paths
 
 pytestmark = [
@@ -238,7 +239,7 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C):
     options = {"tol": 1e-7} | ({"epsilon": 0.1} if kind == "epsilon" else {})
     K = K.astype(np.float32).astype(np.float64)
     problem = Problem(y[:, None], WEIGHTS, loss, intercept=True)
-    full = svm_paths(K, y, [C], WEIGHTS[None], **options)
+    full = one_path(K, y, [C], WEIGHTS, **options)
     ours = single.hold_out_by_steps(
         problem,
         DenseMatrix(K),
@@ -252,13 +253,13 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C):
     np.fill_diagonal(held, 0.0)
     each = svm_paths(K, y, [C], held, **options)
     limit = C * WEIGHTS
-    steady = [i for i in range(len(y)) if is_steady(full.coef[0, 0], each.coef[i, 0], limit, i)]
-    a = full.coef[0, 0][steady]
+    steady = [i for i in range(len(y)) if is_steady(full.coef[0], each.coef[i, 0], limit, i)]
+    a = full.coef[0][steady]
     true = each.decision[steady, 0, steady]
     # Free and bounded support vectors have to be among them, and their values have to move.
     assert np.count_nonzero(a) >= 3
-    assert np.abs(true - full.decision[0, 0][steady]).max() > 1e-2
-    found, before = ours.values[steady, 0], full.decision[0, 0][steady]
+    assert np.abs(true - full.decision[0][steady]).max() > 1e-2
+    found, before = ours.values[steady, 0], full.decision[0][steady]
     # Of labels nothing is spent on a sign that cannot turn.
     margin = y[steady] * before
     is_open = (kind == "epsilon") | ((margin > 0.0) & (margin < 4.0 * np.abs(a)))
@@ -346,7 +347,7 @@ def test_values_whose_steps_ran_out_say_so_and_are_no_higher_than_the_refits():
 def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
     K, C = RBF(0.3)(X), np.array([100.0])
     problem = Problem(SIGNS[:, None], np.ones(90), Hinge(), intercept=True)
-    full = svm_paths(K, SIGNS, C, np.ones((1, 90)))
+    full = one_path(K, SIGNS, C, np.ones(90))
     folds = Folds.leave_one_out(90)
 
     def leave(kernel):
@@ -362,7 +363,7 @@ def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
 def test_larger_cs_that_change_nothing_share_their_record():
     problem = Problem(SIGNS[:, None], np.ones(len(X)), Hinge(), intercept=True)
     K, Cs = RBF(20.0)(X), np.array([100.0, 0.1, 1e4])
-    full = svm_paths(K, SIGNS, Cs, np.ones((1, len(X))))
+    full = one_path(K, SIGNS, Cs, np.ones(len(X)))
     folds = Folds.leave_one_out(len(X))
     records = single.hold_out_by_steps(problem, DenseMatrix(K), Cs, full, folds, Kernel32(K))
     assert_allclose(records[0].values, records[2].values, rtol=0.0, atol=0.0)
