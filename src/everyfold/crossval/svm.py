@@ -519,12 +519,7 @@ class SVMLooByRefit(CrossValMethod):
             yield replace(exact, is_exact=exact.is_exact & is_precise)
 
     def _with_unsure_rows_refitted(
-        self,
-        problem: Problem,
-        matrix: DenseMatrix,
-        ridge: float,
-        folds: Folds,
-        record: OutOfFold,
+        self, problem: Problem, matrix: DenseMatrix, ridge: float, folds: Folds, record: OutOfFold
     ) -> OutOfFold:
         """The record with unsure rows fitted as folds are, by libsvm itself where it has to be.
 

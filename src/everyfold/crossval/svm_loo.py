@@ -24,11 +24,7 @@ from everyfold.linalg.spans import NestedSpans
 from everyfold.operators import DenseMatrix
 from everyfold.solvers import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.leave_one_out import (
-    RowRemovals,
-    held_out_values,
-    refit_without_rows,
-)
+from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
 from everyfold.svm.paths import PathResults, svm_paths
 
 # -- Tuning: one step from the fit on all rows, as ``method="fast"`` asks for ---------------------
@@ -490,10 +486,7 @@ def _in_doubt(fit: _FullFit, held: Array, K_ii: Array) -> Index:
 
 
 def _refit_doubtful(
-    problem: Problem,
-    kernel: Kernel32,
-    fits: dict[int, _FullFit],
-    held: dict[int, Array],
+    problem: Problem, kernel: Kernel32, fits: dict[int, _FullFit], held: dict[int, Array]
 ) -> None:
     """Put the values of models fitted without the row in the place of doubtful ones."""
     unit = unit_of(problem)

@@ -15,13 +15,7 @@ import numpy.typing as npt
 
 from everyfold.svm.core.workspace import padded, workspace
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import (
-    SHORT,
-    FloatArray,
-    Kernel,
-    map_interruptibly,
-    unit_bounds,
-)
+from everyfold.svm.paths import SHORT, FloatArray, Kernel, map_interruptibly, unit_bounds
 
 # Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
 # certain, and goes on to the next one only if it is not.
