@@ -164,8 +164,8 @@ def test_little_memory_means_more_groups_and_the_same_values(columns, rank, monk
     basis = pivoted(K, rank) if rank else None
     together = agree(problem, DenseMatrix(K), folds("unequal"), basis=basis)
     monkeypatch.setattr(conjugate, "MEMORY", 8.0 * conjugate._BLOCKS * 30 * columns)
-    counted = Counted(K)
-    apart = agree(problem, counted, folds("unequal"), basis=basis)
+    counted = with_basis(Counted(K), basis)
+    apart = agree(problem, counted, folds("unequal"))
     assert max(counted.widths) <= max(3, columns)
     for one, other in zip(together, apart, strict=True):
         assert_allclose(one.values, other.values, atol=1e-7)
