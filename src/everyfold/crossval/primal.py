@@ -320,7 +320,7 @@ class _Curve(ABC):
     def weighted(self, weights: Array) -> _Curve:
         """The same with these weights."""
 
-    def among(self, models: Index) -> _Curve:
+    def subset(self, models: Index) -> _Curve:
         """The same for some of the folds."""
         return self.weighted(self.weights[:, models])
 
@@ -470,7 +470,7 @@ class _FoldModels:
         live = np.arange(self.t)
         self.system.penalise(penalty.mean(axis=1))
         for _ in range(_STEPS):
-            own, curve = self._own(live), self.curve.among(live)
+            own, curve = self._own(live), self.curve.subset(live)
             F, coef, P = self.F[:, own], self.coef[:, own], penalty[:, own]
             G = self.columns.sums(curve.slope(F)) + P * coef
             D, times = curve.bends(F, np.minimum(errors[live], _FLAT))
@@ -486,7 +486,7 @@ class _FoldModels:
                 break
             if not is_open.all():
                 live, some = live[is_open], self._own(np.flatnonzero(is_open))
-                own, curve = self._own(live), self.curve.among(live)
+                own, curve = self._own(live), self.curve.subset(live)
                 F, coef, P, G, Z = (part[:, some] for part in (F, coef, P, G, Z))
                 _, times = curve.bends(F, np.minimum(errors[live], _FLAT))
             is_solved = self.system.own is not None
@@ -554,7 +554,7 @@ class _FoldModels:
         def rise(at: Array, some: Index) -> Array:
             own = self._own(some)
             values = F[:, own] + np.repeat(at, curve.width) * ahead[:, own]
-            slope = curve.among(some).slope(values)
+            slope = curve.subset(some).slope(values)
             pulled: Array = penalty[some] + at * growth[some]
             return pulled + self._dots(slope, ahead[:, own])
 

@@ -123,7 +123,7 @@ class KernelSystems:
         """Whether nothing but rounding is left of their equations."""
         return all(rows is not None for rows, _ in self.factors)
 
-    def among(self, columns: Index) -> KernelSystems:
+    def subset(self, columns: Index) -> KernelSystems:
         """Some of them."""
         factors = tuple(self.factors[j] for j in columns)
         return KernelSystems(self.basis, self.S[:, columns], self.inverse[:, columns], factors)
