@@ -6,6 +6,7 @@ The classes read parameters and data; :mod:`everyfold.kernel_ridge.selection` ch
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from numbers import Integral, Real
 from typing import Literal
 
@@ -62,9 +63,9 @@ DESCENT_FOLDS, DESCENT_ROWS, DESCENT_LANDMARKS = 10, 1500, 500
 
 
 def _takes_weights(scorer: Scorer | None) -> bool:
-    """Whether rows count by their weight in a score, as in scikit-learn's own searches."""
-    accepts = getattr(scorer, "_accept_sample_weight", None)
-    return accepts is not None and bool(accepts())
+    """Whether rows count by their weight in a score, as in RidgeCV."""
+    metric = getattr(scorer, "_score_func", None)
+    return metric is not None and "sample_weight" in signature(metric).parameters
 
 
 class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
