@@ -96,7 +96,7 @@ class TestOperator:
         kept = pickle.loads(pickle.dumps(operator.expand(coef)))
         close(kept(new), K_new @ a)
         close(kept.link(new) @ kept.coef, K_new @ a)
-        assert kept.link(new).shape == (new.shape[0], kept.width)
+        assert kept.link(new).shape == (new.shape[0], len(kept.coef))
 
     @pytest.mark.parametrize("chunk", [1, 2**23])
     def test_expansions_are_the_same_in_pieces(self, with_matrix, chunk, monkeypatch):
