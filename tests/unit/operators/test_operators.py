@@ -287,7 +287,7 @@ def test_a_primal_form_needs_a_linear_kernel():
 def test_a_bare_matrix_cannot_predict_new_rows():
     with pytest.raises(TypeError, match="cannot predict new rows"):
         DenseMatrix(np.eye(3)).expand(np.ones((3, 1)))
-    assert Dense().bind(Linear(), cases.features()).expand(np.ones((30, 1))).width == 30
+    assert len(Dense().bind(Linear(), cases.features()).expand(np.ones((30, 1))).coef) == 30
 
 
 @pytest.mark.parametrize("intercept", [True, False])
