@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Literal, get_args
 
 from numpy.typing import ArrayLike
@@ -58,6 +59,9 @@ class ScoreInterval:
     def __str__(self) -> str:
         share = f"{100.0 * self.level:g} %"
         return f"{self.estimate:.4g} ({share}: {self.low:.4g} to {self.high:.4g}), {self.method}"
+
+    def _repr_html_(self) -> str:
+        return escape(str(self))
 
 
 def score_interval(

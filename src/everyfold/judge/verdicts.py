@@ -35,6 +35,7 @@ from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import leaks_of
 from everyfold.judge.model_scores import ModelScores
 from everyfold.judge.responses import Split, fold_responses, truth_of
+from everyfold.judge.row_scores import read_metric
 
 # The score of a search is its selection repeated on 15 training sets, if that should take no longer
 # than so many seconds.
@@ -260,6 +261,9 @@ class _Judgement:
             scores = score_table(search, None)[:, search.best_index_]
             ratio, unit = ratio_of(search, self.X, self.y)
             own = corrected_t(scores, ratio, self.level)
+            metric = read_metric(search, None)
+            if metric is not None and np.array_equal(np.clip(scores, *metric.ends), scores):
+                own = own.within(*metric.ends)
         except ValueError as error:
             return None, VerdictLine("score", f"{label} {number(best)}, without interval: {error}")
         words = "the scores of the winner's folds, by which it was selected"

@@ -35,7 +35,8 @@ def result_view(search: Search) -> str:
         lines.append(("best_score_", f"{number(search.best_score_)} ({label_of(search)})"))
     if hasattr(search, "cv_results_"):
         lines += search.plan_.lines()
-        lines += [(line.topic, str(line)) for line in verdict(search).lines]
+        said = {name for name, _ in lines}  # the plan says how exact the scores are, too
+        lines += [(v.topic, str(v)) for v in verdict(search).lines if v.topic not in said]
     lines += [("path_", line) for line in getattr(search, "summary_", "").splitlines()]
     style = "text-align: left; vertical-align: top"
     rows = (
