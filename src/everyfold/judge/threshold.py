@@ -110,22 +110,20 @@ NOT_A_CLASSIFIER = (
 )
 
 
-class _Known(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KnownDecisions(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose decision values are given as its rows."""
 
-    def __init__(self, classes: AnyArray | None = None) -> None:
+    def __init__(self, classes: AnyArray) -> None:
         self.classes = classes
         self.classes_ = classes
 
-    def fit(self, X: Array, y: AnyArray) -> _Known:
+    def fit(self, X: Array, y: AnyArray) -> KnownDecisions:
+        """Nothing: scikit-learn knows classifiers by this method."""
         return self
 
     def decision_function(self, X: Array) -> Array:
-        return X[:, 0]
-
-    def predict(self, X: Array) -> AnyArray:
-        assert self.classes is not None
-        return self.classes[(X[:, 0] > 0.0).astype(np.intp)]
+        """The rows, a single column as a vector."""
+        return X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
 
 
 def _tune(
@@ -155,7 +153,7 @@ def _tune(
             "the classes; search other parameters"
         )
     tuned = TunedThresholdClassifierCV(
-        _Known(classes),
+        KnownDecisions(classes),
         scoring=scoring,
         response_method="decision_function",
         thresholds=thresholds,

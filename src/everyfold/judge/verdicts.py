@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -101,13 +101,7 @@ class Verdict:
         return "\n".join(f"{line.topic:{width}}  {line}" for line in self.lines)
 
     def _repr_html_(self) -> str:
-        style = "text-align: left; vertical-align: top"
-        rows = (
-            f'<tr><th style="{style}">{escape(line.topic)}</th>'
-            f'<td style="{style}">{escape(printable(str(line)))}</td></tr>'
-            for line in self.lines
-        )
-        return f"<table>{''.join(rows)}</table>"
+        return _html((line.topic, str(line)) for line in self.lines)
 
 
 def verdict(
@@ -446,3 +440,47 @@ def _certain(truth: AnyArray, predicted: AnyArray, values: AnyArray) -> tuple[In
     words = f"{len(rows) or 'none'} of the {int(wrong.sum())} wrong predictions"
     are = "is" if len(rows) < 2 else "are"
     return rows, f"{words} {are} more certain than half of the right ones"
+
+
+# -- in notebooks ----------------------------------------------------------------------------------
+
+
+def _html(lines: Iterable[tuple[str, str]]) -> str:
+    """A table of names and words."""
+    style = "text-align: left; vertical-align: top"
+    rows = (
+        f'<tr><th style="{style}">{escape(printable(name))}</th>'
+        f'<td style="{style}">{escape(printable(words))}</td></tr>'
+        for name, words in lines
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+class ResultView:
+    """Shows the results below scikit-learn's own diagram in notebooks."""
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + _result_view(self)  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+
+def _result_view(search: Search) -> str:
+    """The winner, its score and the plan as a table; nothing of a search that is not fitted."""
+    # A plain search loads no package of pictures.
+    from everyfold.plotting.score_table import label_of, number, params_words
+
+    lines: list[tuple[str, str]] = []
+    if hasattr(search, "best_params_"):
+        lines.append(("best_params_", params_words(search.best_params_)))
+    if hasattr(search, "best_score_"):
+        lines.append(("best_score_", f"{number(search.best_score_)} ({label_of(search)})"))
+    if hasattr(search, "cv_results_"):
+        lines += search.plan_.lines()
+        lines += [(line.topic, str(line)) for line in verdict(search).lines]
+    lines += [("path_", line) for line in getattr(search, "summary_", "").splitlines()]
+    return _html(lines) if lines else ""

@@ -62,7 +62,7 @@ from everyfold.judge.findings import report
 from everyfold.judge.fitted import Unit, fold_scores, groups_of, ratio_of_splits
 from everyfold.judge.honest import honest_score
 from everyfold.judge.threshold import tune_threshold
-from everyfold.search.fit_inputs import FitInputs
+from everyfold.judge.verdicts import ResultView
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.per_target import (
     PerTargetRegressor,
@@ -70,9 +70,8 @@ from everyfold.search.per_target import (
     check_targets,
     exact_method,
 )
-from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
+from everyfold.search.predictions import FitInputs, PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Contexts, Progress
-from everyfold.search.reporting import ResultView
 
 # Where scikit-learn keeps the callbacks of an estimator, and the task that it is a part of.
 _OF_CALLBACKS = "_skl_callbacks", "_parent_callback_ctx"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import LeaveOneOut, check_cv
@@ -50,18 +50,8 @@ from everyfold.engine.request import Metadata, MethodChoice, MethodOptions, Opti
 from everyfold.estimators.classifiers import decide_together
 from everyfold.functions.cross_val import cross_val_predict, parted
 from everyfold.io.base import check_in_memory
+from everyfold.judge.threshold import KnownDecisions
 from everyfold.search.base import FastSearchCV
-
-
-class _Decided(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier whose decision values are given as its rows."""
-
-    def __init__(self, classes: AnyArray) -> None:
-        self.classes = classes
-        self.classes_ = classes
-
-    def decision_function(self, X: Array) -> Array:
-        return X
 
 
 class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # type: ignore[misc]
@@ -220,7 +210,7 @@ class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # 
             return np.asarray(super().predict_proba(X))
         known = [copy(pair) for pair in pairs]
         for pair in known:
-            pair.estimator = _Decided(pair.estimator.classes_)
+            pair.estimator = KnownDecisions(pair.estimator.classes_)
         found = [pair.predict_proba(own) for pair, own in zip(known, values, strict=True)]
         mean: Array = np.mean(found, axis=0)
         return mean
