@@ -14,10 +14,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from everyfold._typing import Estimator, Matrix
-from everyfold.cli.encoding import Kind, bad_cell, encoder, is_text
 from everyfold.cli.errors import BadInput, nearest
 from everyfold.cli.model_table import MODELS, ModelRow, Task, models_that
-from everyfold.cli.table import TableData
+from everyfold.cli.table import Kind, TableData, bad_cell, encoder, is_text
 from everyfold.kernels.pairwise import is_sparse
 from everyfold.operators import Nystrom, RandomFourier
 

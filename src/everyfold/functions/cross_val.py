@@ -257,7 +257,10 @@ def cross_val_score(
     if hyperparameters is not None:
         estimator = _with_shared_kernel(hyperparameters, estimator, X, y)
     if hasattr(scoring, "of_folds"):  # a score of distributions, which values alone do not have
-        return scores_of_distributions(scoring, estimator, X, y, groups, cv, params)
+        from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
+
+        folds = DistributionFolds(estimator, X, y, groups, cv, params)
+        return scoring.of_folds(folds)  # type: ignore[no-any-return]
     scoring, pools = read_pooled(scoring)
     scorer = check_scoring(estimator, scoring=scoring)
     options = options_of(locals())
@@ -513,7 +516,11 @@ def cross_validate(
     if return_estimator:
         results["estimator"] = _fitted(request, data.tasks[0].folds)
     if return_indices:
-        results["indices"] = _indices(data)
+        own = list(data.tasks[0].folds)
+        results["indices"] = {
+            "train": tuple(fold.train for fold in own),
+            "test": tuple(fold.test for fold in own),
+        }
     return results | _scores(entries, with_train=return_train_score)
 
 
@@ -533,11 +540,6 @@ def _scores(entries: Sequence[Params], *, with_train: bool) -> dict[str, Array]:
     sides = ("test", "train") if with_train else ("test",)
     scores = {side: normalize_score_results(found[f"{side}_scores"]) for side in sides}
     return {f"{side}_{name}": scores[side][name] for name in scores["test"] for side in sides}
-
-
-def _indices(data: Data) -> dict[str, tuple[Index, ...]]:
-    folds = list(data.tasks[0].folds)
-    return {"train": tuple(f.train for f in folds), "test": tuple(f.test for f in folds)}
 
 
 def _fitted(request: Request, folds: Folds) -> list[Estimator]:
@@ -567,22 +569,6 @@ def _with_shared_kernel(
             f"hyperparameters={hyperparameters!r} is not known; use None or 'of the full fit'"
         )
     return with_shared_kernel(estimator, X, y)
-
-
-def scores_of_distributions(
-    scoring: Scorer,
-    estimator: Estimator,
-    X: Matrix,
-    y: Targets,
-    groups: ArrayLike | None,
-    cv: Splitter,
-    params: Params | None,
-) -> Array:
-    """The scores of all folds by a scorer of :mod:`everyfold.gaussian_process`."""
-    from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
-
-    found: Array = scoring.of_folds(DistributionFolds(estimator, X, y, groups, cv, params))
-    return found
 
 
 # -- Scores as a function of the number of training rows, or of a parameter ------------------------

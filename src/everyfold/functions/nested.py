@@ -204,7 +204,9 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     asked = replace(asked, cv=splits, options=options, wants=wants, metadata=metadata)
     data = read(asked)
     _check(request, "candidates are refitted" if data.foreign or data.refused else "")
-    _check(request, _reason_of_models(data))
+    # Other models of some rows are not those of a search of these rows.
+    are_plain = all(c.model.operator in ("auto", "dense") for c in data.candidates.values())
+    _check(request, "" if are_plain else "the operator may depend on the rows")
     bounds = np.cumsum([0, *(len(own.splits) for own in inner)])
     groups = [tuple(range(a, b)) for a, b in pairwise(bounds)]
     made = plan(data, asked)
@@ -254,12 +256,6 @@ def _parts(done: Iterable[Sequence[Outcome]], asked: Request, data: Data) -> Par
         parts = map(_Part, entries, outcome.is_exact.tolist())
         found.setdefault(outcome.number, {}).update(zip(folds, parts, strict=True))
     return found
-
-
-def _reason_of_models(data: Data) -> str:
-    """Why models of some rows are not those of a search of these rows."""
-    are_plain = all(c.model.operator in ("auto", "dense") for c in data.candidates.values())
-    return "" if are_plain else "the operator may depend on the rows"
 
 
 @dataclass(frozen=True)

@@ -327,7 +327,7 @@ def log_density(y: Array, mean: Array, std: Array) -> Array:
     >>> log_density(np.array([0.0]), np.array([0.0]), np.array([1.0])).round(3)
     array([-0.919])
     """
-    return np.asarray(norm.logpdf(y, mean, std))
+    return _log_density(y - mean, std)[0]
 
 
 def crps(y: Array, mean: Array, std: Array) -> Array:
@@ -340,9 +340,7 @@ def crps(y: Array, mean: Array, std: Array) -> Array:
     >>> crps(np.array([0.0, 3.0]), np.zeros(2), np.ones(2)).round(3)
     array([0.234, 2.437])
     """
-    z = (y - mean) / std
-    inner: Array = z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - 1.0 / np.sqrt(np.pi)
-    return std * inner
+    return -_neg_crps(y - mean, std)[0]
 
 
 def quantile_of(y: Array, mean: Array, std: Array) -> Array:

@@ -150,7 +150,8 @@ class HeldOutError:
         both = response.residual_matmat(columns.reshape(folds.n, -1))
         left, right = np.hsplit(both, 2)
         right = (right - np.tile(reduced, len(folds))) * (response.scale / ridge)
-        errors = _fold_sums(share * (e / s[rows]) ** 2, folds) * len(folds)
+        squares = (share * (e / s[rows]) ** 2).sum(axis=1)
+        errors = np.add.reduceat(squares, np.cumsum(folds.sizes) - folds.sizes) * len(folds)
         log_gamma = operator.slopes(s * left, s * right)
         log_ridge = ridge * float(np.vdot(left, right))
         return ErrorSlopes(float(errors.mean()), log_gamma, log_ridge, errors)
@@ -174,12 +175,6 @@ def _all_active(problem: Problem, folds: Folds) -> tuple[Problem, Folds]:
         folds = Folds(folds.n, folds.tests, helds)
     weights = np.where(problem.w > 0.0, problem.w, 1.0)
     return replace(problem, sample_weight=weights, classes=None), folds
-
-
-def _fold_sums(squares: Array, folds: Folds) -> Array:
-    """Sums over the held-out rows and targets of each fold."""
-    starts = np.cumsum(folds.sizes) - folds.sizes
-    return np.add.reduceat(squares.sum(axis=1), starts)
 
 
 # How far the logarithms of a gamma and of the ridge may go from where they start. A gamma may

@@ -476,7 +476,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
             starts, made = self._starts(walks, outers)
             choice = OuterChoice.of(self._walk(walks, outers, starts[1:], journal))
-            points = walks.finish(starts[0], choice.walks, choice.best, self._max_iter, journal)
+            points = walks.finish(starts[0], choice.walks, choice.best, journal)
         self._keep(walks, points, choice)
         if walks.scaled.model.is_classifier:
             self.classes_ = np.unique(walks.y)
@@ -594,7 +594,8 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         scaled = replace(scaled, model=model)
         grid = grid_of(self.start, self.parameters, scaled, X)
         given = None if sample_weight is None else weights
-        return OuterDescents(scaled, descent, y, given, self.scoring, grid), outers
+        how = self._max_iter, self.n_jobs
+        return OuterDescents(scaled, descent, y, given, self.scoring, grid, *how), outers
 
     @property
     def _shrinkages(self) -> tuple[float, ...]:
@@ -666,8 +667,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         """
         begin, found = time.perf_counter(), [Walked([start]) for start in starts]
         for some in [self._shrinkages[k : k + 1] for k in range(len(self._shrinkages))] or [()]:
-            rest = (some, self._max_iter, self.n_jobs, journal)
-            for k, walked in walks.run(outers, tuple(found), *rest):
+            for k, walked in walks.run(outers, tuple(found), some, journal):
                 found[k] = walked
                 if self.verbose:
                     words = f"{walked.points[-1].steps} steps, {time.perf_counter() - begin:.1f} s"

@@ -397,6 +397,8 @@ class OuterDescents:
     weights: Array | None
     scoring: Scorer
     grid: Params
+    max_iter: int
+    n_jobs: int | None
 
     @property
     def rows(self) -> FitRows:
@@ -481,8 +483,6 @@ class OuterDescents:
         outers: Sequence[Outer],
         walked: Sequence[Walked],
         shrinkages: Sequence[float],
-        max_iter: int,
-        n_jobs: int | None,
         journal: Checkpoint | None,
     ) -> Iterator[tuple[int, Walked]]:
         """All walks by number with further points, as they get done; a journal's come first."""
@@ -497,8 +497,10 @@ class OuterDescents:
                 yield k, walked[k] + known
         if not left:
             return
-        work = partial(self._walk_numbered, outers, walked, shrinkages, max_iter)
-        for k, more in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
+        work = partial(self._walk_numbered, outers, walked, shrinkages)
+        for k, more in map_unordered(
+            work, left, self.n_jobs, self.descent.folds.n, pieces=len(left)
+        ):
             if journal is not None:
                 journal.append_record(names[k], [more.record()])
             yield k, walked[k] + more
@@ -508,16 +510,13 @@ class OuterDescents:
         outers: Sequence[Outer],
         walked: Sequence[Walked],
         shrinkages: Sequence[float],
-        max_iter: int,
         k: int,
     ) -> Walked:
         """One of the walks, in whatever process."""
         keep_pages()
-        return self.walk(outers[k], walked[k], shrinkages, max_iter)
+        return self.walk(outers[k], walked[k], shrinkages)
 
-    def walk(
-        self, outer: Outer, before: Walked, shrinkages: Sequence[float], max_iter: int
-    ) -> Walked:
+    def walk(self, outer: Outer, before: Walked, shrinkages: Sequence[float]) -> Walked:
         """The next points on the rows that are not left out, scored by those that are.
 
         Each descent begins where the one before ended.
@@ -526,7 +525,7 @@ class OuterDescents:
         descent = own.descent.anchored(before.points[0])
         points = [descent.known(before.points[0]), *before.points[1:]]
         for shrinkage in shrinkages:
-            points.append(descent.walk(points[0], points[-1], shrinkage, max_iter))
+            points.append(descent.walk(points[0], points[-1], shrinkage, self.max_iter))
         points = points[len(before.scores) :]
         fitted = [own._fitted(point) for point in points]
         scores = [self._score(estimator, outer) for estimator in fitted]
@@ -539,7 +538,6 @@ class OuterDescents:
         start: Point,
         found: Sequence[Walked],
         best: int,
-        max_iter: int,
         journal: Checkpoint | None,
     ) -> list[Point]:
         """The points of all rows: amid those of the outer folds, and from there on for the best."""
@@ -555,7 +553,7 @@ class OuterDescents:
         points = [descent.known(point) for point in (start, *map(Point.amid, optima))]
         if best:
             strength = points[best].shrinkage
-            points[best] = descent.walk(points[0], points[best], strength, max_iter)
+            points[best] = descent.walk(points[0], points[best], strength, self.max_iter)
         if journal is not None:
             journal.append_record("all rows", [Walked(points).record()])
         return points

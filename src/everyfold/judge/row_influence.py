@@ -442,7 +442,7 @@ def _on_new_rows(
     changes = np.where(missing[:, None, None], np.nan, values[:-1] - values[-1])
     scores = np.full(len(values), np.nan)
     if asked.y_eval is not None:
-        both = _both(asked.y, asked.y_eval)
+        both = np.concatenate([np.asarray(asked.y), np.asarray(asked.y_eval)])
         whole = model.reading.read(both)
         unknown: list[Label] = []
         if whole.classes is not None and target.classes is not None:
@@ -557,10 +557,6 @@ def _read_new(X: Matrix, data: Data) -> Matrix:
             f"X_eval has {rows.shape[1]} columns, but X has {data.X.shape[1]}; pass the same"
         )
     return rows
-
-
-def _both(y: Targets, y_eval: Targets) -> AnyArray:
-    return np.concatenate([np.asarray(y), np.asarray(y_eval)])
 
 
 # -- anything else: fitted again without each row that matters -------------------------------------
