@@ -1,29 +1,7 @@
-"""Sources of rows that need not fit in memory: read in blocks, the same rows in every pass."""
+"""Sources of rows that need not fit in memory: read in blocks, the same rows in every pass.
 
-from everyfold.io import (
-    ArrayRows,
-    Block,
-    CsvRows,
-    DaskRows,
-    FolderRows,
-    IteratedRows,
-    ParquetRows,
-    RowSource,
-    StreamError,
-    SvmlightRows,
-    as_source,
-)
+The names are those of ``everyfold.io``.
+"""
 
-__all__ = [
-    "ArrayRows",
-    "Block",
-    "CsvRows",
-    "DaskRows",
-    "FolderRows",
-    "IteratedRows",
-    "ParquetRows",
-    "RowSource",
-    "StreamError",
-    "SvmlightRows",
-    "as_source",
-]
+from everyfold.io import *  # noqa: F403
+from everyfold.io import __all__ as __all__

@@ -44,7 +44,7 @@ from everyfold.judge.interval_methods import (
     rounding_of,
     spread_of_mean,
 )
-from everyfold.judge.model_scores import ModelScores, RowMethod, choose, remarks_on
+from everyfold.judge.model_scores import ModelScores, RowMethod, judge_scores
 
 
 @dataclass(frozen=True)
@@ -209,22 +209,16 @@ def _of_models(
     scores: ModelScores, method: Literal["auto"] | RowMethod, level: float, margin: float
 ) -> Comparison:
     """Two models or searches by the methods of ``score_interval``."""
-    why = "as asked for"
-    if method == "auto":
-        method, why = choose(scores)
-    found = scores.judge(method, level)
-    remarks = remarks_on(scores, found)
-    for words in remarks:
-        warn(words)
+    found = judge_scores(scores, method, level)
     own, status = found.bounds, "exact" if found.is_exact else "inexact"
     return replace(
         _tested(own.estimate, own.error, own.freedom, (own.low, own.high), level, margin),
         is_exact=found.is_exact,
         status=(status, status),
         unit=scores.unit,
-        method=method,
-        why=f"{why}: {found.words}",
-        remarks=remarks,
+        method=found.method,
+        why=found.words,
+        remarks=found.remarks,
     )
 
 
@@ -260,7 +254,7 @@ def significantly_worse(
         If scores of some candidates are only estimated, as those that a search leaves behind
         at low rank: whether they are worse is then estimated, too.
     """
-    is_worse = worse_candidates(search, confidence, X, y, groups=groups, metric=metric)
+    is_worse = worse_candidates(search, confidence, ratio_of(search, X, y, groups)[0], metric)
     is_estimated = statuses(search)[1] == ESTIMATED
     if is_estimated.any():
         warn(
@@ -274,13 +268,7 @@ def significantly_worse(
 
 
 def worse_candidates(
-    search: Search,
-    confidence: float = 0.95,
-    X: Matrix = None,
-    y: Targets = None,
-    *,
-    groups: Targets = None,
-    metric: str | None = None,
+    search: Search, confidence: float, ratio: float, metric: str | None = None
 ) -> Mask:
     """As ``significantly_worse``, without a warning of scores that are only estimated."""
     check_level(confidence, "confidence")
@@ -292,7 +280,6 @@ def worse_candidates(
     is_known = np.isfinite(table).all(axis=0)
     differences = _differences(table[:, [best]], np.where(is_known, table, table[:, [best]]))
     bound = float(student.ppf(confidence, len(table) - 1))
-    ratio, _ = ratio_of(search, X, y, groups)
     is_worse: Mask = (differences.mean(axis=0) > bound * spread_of_mean(differences, ratio)) | (
         ~is_known
     )

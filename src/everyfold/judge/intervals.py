@@ -8,12 +8,11 @@ from typing import Literal, get_args
 
 from numpy.typing import ArrayLike
 
-from everyfold._progress import warn
 from everyfold._typing import Estimator, Matrix, Params, Scorer, Search, Splitter, Targets
 from everyfold.judge.fitted import Unit, is_ours
 from everyfold.judge.honest import honest_score
 from everyfold.judge.interval_methods import check_level
-from everyfold.judge.model_scores import ModelScores, RowMethod, choose, remarks_on
+from everyfold.judge.model_scores import ModelScores, RowMethod, judge_scores
 
 IntervalMethod = Literal["auto", "bbc"] | RowMethod
 
@@ -146,25 +145,19 @@ def score_interval(
     ):
         return _by_bootstrap(model, groups, level, random_state)
     scores = ModelScores([model], X, y, groups, scoring, cv, random_state, params=params)
-    why = "as asked for"
-    if method == "auto":
-        method, why = choose(scores)
-    found = scores.judge(method, level)
-    remarks = remarks_on(scores, found)
-    for words in remarks:
-        warn(words)
+    found = judge_scores(scores, method, level)
     own = found.bounds if scores.metric is None else found.bounds.within(*scores.metric.ends)
     return ScoreInterval(
         own.estimate,
         own.low,
         own.high,
-        method,
-        f"{why}: {found.words}",
+        found.method,
+        found.words,
         level,
         own.error,
         scores.unit,
         found.is_exact,
-        remarks,
+        found.remarks,
     )
 
 

@@ -306,7 +306,8 @@ class _Judgement:
         yield VerdictLine("candidates", words, remedy)
 
     def _is_worse(self) -> AnyArray:
-        return worse_candidates(self.model, self.level, self.X, self.y, groups=self.groups)
+        ratio, _ = ratio_of(self.model, self.X, self.y, self.groups)
+        return worse_candidates(self.model, self.level, ratio)
 
     def _grid(self) -> Iterator[VerdictLine]:
         """What the search itself said of its winner: edges of the grid, useless models."""
