@@ -1,4 +1,8 @@
-"""Saved models on the rows of a file: how good one is, and which of two is better."""
+"""The commands ``judge`` and ``compare``: saved models on the rows of a file.
+
+The models are cross-validated with the parameters that they were saved with. The judgements are
+those of ``everyfold.judge``; this module reads models and rows, and prints the results.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The options of the commands, as records: a field is an option, its default describes it to typer.
+"""The options of the commands, one record for each command.
 
-``as_command`` makes the function that typer calls out of a record and the work to do with it.
+A field is an option, and its default describes it to typer. ``as_command`` makes the function that
+typer calls out of such a record and the function that does the work.
 """
 
 from __future__ import annotations

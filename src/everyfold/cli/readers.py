@@ -1,8 +1,8 @@
 """Reading data files: CSV and Parquet by pyarrow, svmlight by scikit-learn, and NumPy's own.
 
-A file is read into memory as bytes first, from a regular file, a pipe or standard input, and
-refused if it is larger than the memory allows, also once it is unpacked. Then a reader by the kind
-of the file makes columns of it.
+The bytes are read first, from a file, a pipe or standard input, and are refused if they are more
+than the memory allows, packed or unpacked. Then the reader for this kind of file makes columns or a
+matrix of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a data file holds: columns of a table, or a matrix of features and a target.
+"""What a data file contains: columns of a table, or a matrix of features and a target.
 
 ``training`` gives the features, the target and what else is known of the rows, by the columns that
-the options name; ``rows`` gives the features that a saved model wants, by the ``Layout`` that is
-saved with it. What cannot be used is refused with the column, the row and a remedy.
+the options name; ``rows`` gives the features that a saved model needs, by the ``Layout`` that is
+saved with it. A column is numbers, dates, or words that are encoded (``kind_of``). What cannot be
+used is refused with the column, the row and a remedy.
 """
 
 from __future__ import annotations

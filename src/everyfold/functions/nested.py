@@ -1,4 +1,9 @@
-"""Nested cross-validation: the folds of all inner searches from shared work."""
+"""Nested cross-validation: the folds of all inner searches from shared work.
+
+A search that is scored on outer folds is one search for each of them. Here the inner folds of all
+of these are folds of one request, and the winner of each outer fold is scored afterwards. Where
+that would change a score, the call is left to scikit-learn's loop.
+"""
 
 from __future__ import annotations
 

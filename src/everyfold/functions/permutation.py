@@ -1,4 +1,8 @@
-"""Is a score better than chance? Permutation tests without refits."""
+"""Is a score better than chance? Permutation tests without refits.
+
+Permuted targets are further columns of the same problem for squared loss, and share kernel matrices
+for other losses. Rows, whole groups or signs are exchanged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How certain a cross-validated score is: an interval by the method that suits the data."""
+"""How certain a cross-validated score is: ``score_interval``.
+
+A fitted search that kept its held-out values is bootstrapped (``honest``); any other model or
+search is cross-validated, by the method that suits the data (``model_scores``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The decision threshold of a classifier, tuned on values of held-out rows."""
+"""The decision threshold of a classifier, tuned on values of held-out rows.
+
+Nothing is fitted: scikit-learn's own search of a threshold gets a classifier whose decision values
+are known.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What can be trusted about a score: a verdict in a few lines, with the call that repairs each."""
+"""What can be trusted about a score: a verdict in a few lines, with the call that repairs each.
+
+The lines are about the score and its bias, exactness, candidates, rows and leaks. Each asks another
+module of this package, and says so where it cannot answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What grid search and random search have in common: scikit-learn's interface, from outcomes."""
+"""What grid search and random search have in common: scikit-learn's interface.
+
+``fit`` reads its arguments into a ``Request``, executes the plan, makes ``cv_results_`` of the
+outcomes and fits the winner to all rows.
+"""
 
 from __future__ import annotations
 

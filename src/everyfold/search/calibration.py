@@ -1,4 +1,8 @@
-"""Probabilities from held-out decision values: scikit-learn's calibration without its refits."""
+"""Probabilities from held-out decision values: scikit-learn's calibration without its refits.
+
+The decision values come from ``cross_val_predict``, from the models of all folds, or from a search
+that has kept them; scikit-learn's calibrators are fitted to them.
+"""
 
 from __future__ import annotations
 
