@@ -1,7 +1,29 @@
-"""Sources of rows that need not fit in memory: read in blocks, the same rows in every pass.
+"""Sources of rows that need not fit in memory: read in blocks, the same rows in every pass."""
 
-The names are those of ``everyfold.io``.
-"""
+from everyfold.io import (
+    ArrayRows,
+    Block,
+    CsvRows,
+    DaskRows,
+    FolderRows,
+    IteratedRows,
+    ParquetRows,
+    RowSource,
+    StreamError,
+    SvmlightRows,
+    as_source,
+)
 
-from everyfold.io import *  # noqa: F403
-from everyfold.io import __all__ as __all__
+__all__ = [
+    "ArrayRows",
+    "Block",
+    "CsvRows",
+    "DaskRows",
+    "FolderRows",
+    "IteratedRows",
+    "ParquetRows",
+    "RowSource",
+    "StreamError",
+    "SvmlightRows",
+    "as_source",
+]
