@@ -40,9 +40,9 @@ def is_folder(path: Path) -> bool:
 def read_folder(options: ModelOptions) -> tuple[TableData, ChosenModel]:
     """The rows of a folder with a sample of them, and what is to be predicted."""
     with as_bad_input(options.data):
-        _refuse(options)
         is_sparse = _is_sparse(options.data)
         roles, layout = (_sparse_roles if is_sparse else _roles)(options)
+        _refuse(options)
         source = FolderRows(str(options.data), **roles)
         X, y = _sample(source)
         task, data = decide_task(options.model, options.task, TableData(X, y, layout))
