@@ -40,9 +40,8 @@ from everyfold._typing import ClosedName, Estimator, Index, Matrix, Params, Sear
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.cli.errors import BadInput, CommandFailure, choose, in_options, naming, say
 from everyfold.cli.folders import is_folder, read_folder
-from everyfold.cli.grids import Grid, grow, read_grid
 from everyfold.cli.model_table import MODELS, check_names, full_name, short_name
-from everyfold.cli.models import OF_LOW_RANK, ChosenModel, decide_task
+from everyfold.cli.models import OF_LOW_RANK, ChosenModel, Grid, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.cli.table import Column, TableData

@@ -32,10 +32,9 @@ from everyfold._typing import (
 from everyfold.functions.cross_val import takes_groups
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
-from everyfold.judge.differences import worse_candidates
+from everyfold.judge.differences import ScoreInterval, score_interval, worse_candidates
 from everyfold.judge.fitted import given_params, groups_of, is_ours, ratio_of, score_table, statuses
 from everyfold.judge.interval_methods import corrected_t
-from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import leaks_of
 from everyfold.judge.model_scores import ModelScores
 from everyfold.judge.responses import Split, fold_responses, truth_of

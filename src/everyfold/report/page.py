@@ -25,7 +25,7 @@ from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Array, Index, Mask, Params, Search
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.plotting.prediction_plots import InfluenceDisplay, Kind, OutOfFoldDisplay, known_rows
-from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
+from everyfold.plotting.score_curves import CVCurveDisplay, CVSurfaceDisplay, RankCurveDisplay
 from everyfold.plotting.score_table import (
     Axes,
     ScoreTable,
@@ -37,7 +37,6 @@ from everyfold.plotting.score_table import (
     ranges,
     short,
 )
-from everyfold.plotting.surface import CVSurfaceDisplay
 
 # With more points or cells than that, an artist is one image of pixels within the SVG: thousands of
 # shapes would make the page slow to scroll and megabytes long.

@@ -63,9 +63,8 @@ from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.judge.differences import Comparison, compare, significantly_worse
 from everyfold.judge.findings import report
-from everyfold.judge.fitted import Unit, fold_scores, groups_of, ratio_of_splits
+from everyfold.judge.fitted import Unit, fold_scores, groups_of, ratio_of_splits, tune_threshold
 from everyfold.judge.honest import honest_score
-from everyfold.judge.threshold import tune_threshold
 from everyfold.judge.verdicts import ResultView
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.per_target import (

@@ -54,7 +54,7 @@ from everyfold.engine.request import Metadata, MethodChoice, MethodOptions, Opti
 from everyfold.estimators.classifiers import decide_together
 from everyfold.functions.cross_val import cross_val_predict, parted
 from everyfold.io.base import check_in_memory
-from everyfold.judge.threshold import KnownDecisions
+from everyfold.judge.fitted import KnownDecisions
 from everyfold.search.base import FastSearchCV
 
 

@@ -30,9 +30,8 @@ from everyfold.estimators.sources import answers
 from everyfold.estimators.targets import Target
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
-from everyfold.judge.fitted import index_of
+from everyfold.judge.fitted import NOT_A_CLASSIFIER, index_of
 from everyfold.judge.honest import HeldOutTable
-from everyfold.judge.threshold import NOT_A_CLASSIFIER
 
 # Numbers that are copied at a time.
 _BLOCK = 2**22
