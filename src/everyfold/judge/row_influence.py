@@ -53,7 +53,7 @@ from everyfold.estimators.targets import Target
 from everyfold.folds import EqualSets, Folds, joined, lengths
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score
 from everyfold.judge.fitted import given_params, groups_of, is_ours
-from everyfold.judge.splitters import HeldOutSets
+from everyfold.judge.splitters import HeldOutSets, TestedAndHeld
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory
 from everyfold.linalg.symmetric import is_trusted
@@ -572,9 +572,7 @@ class _GivenSets(HeldOutSets):
         """See base class."""
         return len(self.tests)
 
-    def held_out_sets(
-        self, X: Matrix, y: Targets = None
-    ) -> tuple[Sequence[Index], Sequence[Index]]:
+    def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """See base class."""
         return self.tests, self.helds
 
