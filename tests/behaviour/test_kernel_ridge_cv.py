@@ -347,6 +347,11 @@ def test_what_makes_no_sense_is_refused(given, words):
             KernelRidgeCV(**given).fit(rows, Y)
 
 
+def test_wrong_parameters_are_named_before_wrong_labels():
+    with pytest.raises(ValueError, match=r"alphas\[0\] == -1.0"):
+        KernelRidgeClassifierCV(alphas=[-1.0]).fit(np.eye(5), np.zeros(5))
+
+
 @parametrize_with_checks(
     [
         KernelRidgeCV(),

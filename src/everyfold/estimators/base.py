@@ -31,6 +31,8 @@ from everyfold.estimators.newton_passes import (
     Setting,
     are_minima,
     choose_sample,
+    holding,
+    holds_features,
     minimise,
 )
 from everyfold.estimators.sources import (
@@ -308,7 +310,9 @@ def _minimum(model: Model, source: RowSource, reader: Reader, features: FeatureM
         first = Sampling(reader, everything, height, rows).over(source, threads)
     fit = MapFit.of(features, setting, first, model.ridges, [None])
     with reporting_share_of(share, 1.0):
-        minimise(source, [fit], pattern, threads=threads)
+        is_held = holds_features(source, n, width)
+        held = holding(source, fit, pattern, threads) if is_held else None
+        minimise(source, [fit], pattern, threads=threads, held=held)
     worst = float(fit.errors.max())
     if not are_minima(fit.errors):
         warn(

@@ -665,6 +665,7 @@ class KernelRidgeClassifierCV(ClassifierMixin, RidgeByFolds):  # type: ignore[mi
         self
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        self._alphas()  # wrong parameters are named before wrong labels, as in RidgeClassifierCV
         labels = Labels.read(y)
         weights = None if sample_weight is None else read_weights(sample_weight, X.shape[0])
         if self.class_weight is not None:

@@ -117,8 +117,11 @@ class BlockNewton:
         found: Index = (models[:, None] * self.width + np.arange(self.width)).ravel()
         return found
 
-    def take(self, slopes: Array) -> Index:
-        """Go on from the gradients of the loss of the live models; those that are done now."""
+    def take(self, slopes: Array, may_end: Mask | None = None) -> Index:
+        """Go on from the gradients of the loss of the live models; those that are done now.
+
+        Those that may not end yet get another gradient, however near they are.
+        """
         own = self.columns(self.live)
         G = slopes + self._penalty[:, own] * self.coef[:, own]
         Z = self._metric.solve(G, self.live)
@@ -131,6 +134,8 @@ class BlockNewton:
         self._best[self.live] = np.minimum(self._best[self.live], errors)
         is_open = (errors > self._enough) & (self._stalls[self.live] < _STALLS)
         is_open &= ~np.isnan(errors)
+        if may_end is not None:
+            is_open |= ~may_end & (errors <= ROUGH)
         done: Index = self.live[~is_open]
         self._move(own, G)
         self._keep(is_open)

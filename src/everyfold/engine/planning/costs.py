@@ -19,7 +19,7 @@ from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
 from everyfold.crossval.kernel_newton import MOST_RANK, RANK_SHARE
 from everyfold.crossval.primal import MOST_COUPLED
 from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS
-from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, sampled_rows
+from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, held_bytes, sampled_rows
 from everyfold.io.blocks import BLOCK_BYTES, height_of
 from everyfold.io.samples import SAMPLE
 from everyfold.linalg.memory import COPIES, batch_bytes, sample_bytes
@@ -405,11 +405,14 @@ _SLOPE_ENTRY = 12e-9
 _SAMPLE_GRAMS = 4
 
 
-def newton_bytes(n: int, kernel: SummedKernel, n_folds: int, q: int) -> int:
+def newton_bytes(
+    n: int, kernel: SummedKernel, n_folds: int, q: int, *, is_held: bool = False
+) -> int:
     """What is held of a smooth loss throughout its passes, for q columns of values a model.
 
     The features of the sample while they are made, in double and single precision, and its Hessians
-    with their factors; of every coefficient a pair for each step that is kept, and some more.
+    with their factors; of every coefficient a pair for each step that is kept, and some more; and
+    perhaps the features of all rows.
     """
     c, ridges = kernel.width + 1, kernel.ridges * q
     sample = (
@@ -417,7 +420,7 @@ def newton_bytes(n: int, kernel: SummedKernel, n_folds: int, q: int) -> int:
     )
     hessians = 12 * c**2 * ridges * kernel.maps
     coefficients = 8 * (2 * MEMORY + _MODEL_COPIES) * c * ridges * n_folds
-    return sample + hessians + coefficients
+    return sample + hessians + coefficients + is_held * held_bytes(n, kernel.width)
 
 
 # Arrays of the size of all coefficients, or of the values of a sample, at a time.
@@ -431,18 +434,25 @@ def newton_passes(
     sample: int = 0,
     threads: int = 1,
     cost: CostModel = COSTS,
+    *,
+    is_held: bool = False,
 ) -> Cost:
-    """Passes with the gradients of a smooth loss; ``sizes`` are folds, columns, and passes."""
+    """Passes with the gradients of a smooth loss; ``sizes`` are folds, columns, and passes.
+
+    Features that are held are made once, in double precision, and multiplied in single precision.
+    """
     (n, d), (n_folds, q, passes), total = shape, sizes, 0.0
     for kernel in kernels:
         c, models = kernel.width, n_folds * kernel.ridges * q
         m = sampled_rows(n, c)
-        each = kernel.maps * feature_seconds(n, c, d, cost) + _SLOPE_ENTRY * n * models
-        each += 4 * cost.cube_gram * float(n) * c * models
+        made = kernel.maps * feature_seconds(n, c, d, cost) / (passes if is_held else 1)
+        made += is_held * 2 * cost.cube_gram * float(n) * c**2 / passes
+        each = made + _SLOPE_ENTRY * n * models
+        each += (2 if is_held else 4) * cost.cube_gram * float(n) * c * models
         grams = kernel.maps * kernel.ridges * q * _SAMPLE_GRAMS * _SINGLE_GRAM * m * c**2
         total += landmark_seconds(n, c, cost) + passes * each + grams
     widest, is_scaled = max(k.width for k in kernels), any(k.maps > 1 for k in kernels)
-    memory = sum(newton_bytes(n, kernel, n_folds, q) for kernel in kernels)
+    memory = sum(newton_bytes(n, kernel, n_folds, q, is_held=is_held) for kernel in kernels)
     entries = 8 * _MODEL_COPIES * threads * VALUES_AT_A_TIME
     held = source_bytes(shape, widest, sample, threads, is_scaled=is_scaled)
     return Cost(total, memory + entries + held)
