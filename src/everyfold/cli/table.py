@@ -29,6 +29,8 @@ from everyfold.cli.options import Judging, ModelOptions
 from everyfold.io import RowSource
 from everyfold.kernels.pairwise import is_sparse
 
+# -- What a column is ------------------------------------------------------------------------------
+
 # One column: numbers with NaN for missing cells, or text with "" for them.
 Column: TypeAlias = AnyArray
 
@@ -187,6 +189,8 @@ def described(called: Sequence[str], kinds: Sequence[Kind], columns: Sequence[Co
     said += [f"encoded in order: {', '.join(orders)}"] if orders else []
     return said
 
+
+# -- Columns of a file, and the rows that a model needs --------------------------------------------
 
 # Names of columns whose equal cells may mean rows of one person, plot or machine.
 _LIKE_AN_ID = re.compile(

@@ -319,6 +319,9 @@ def predict_with_std(folds: DistributionFolds) -> tuple[Array, Array]:
     return mean, std
 
 
+# -- Scores of distributions -----------------------------------------------------------------------
+
+
 def log_density(y: Array, mean: Array, std: Array) -> Array:
     """The logarithm of the density of each observation under its normal distribution.
 

@@ -34,6 +34,8 @@ from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
 from everyfold.operators.base import SupportsGradient, SupportsResponse, require
 from everyfold.solvers import Problem
 
+# -- The held-out error and its gradient -----------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class ErrorSlopes:
@@ -176,6 +178,8 @@ def _all_active(problem: Problem, folds: Folds) -> tuple[Problem, Folds]:
     weights = np.where(problem.w > 0.0, problem.w, 1.0)
     return replace(problem, sample_weight=weights, classes=None), folds
 
+
+# -- The way down ----------------------------------------------------------------------------------
 
 # How far the logarithms of a gamma and of the ridge may go from where they start. A gamma may
 # shrink further than it may grow: a feature that is only noise should be switched off.

@@ -87,6 +87,9 @@ MOST_STEPS = 100
 _HOPELESS = -1e10
 
 
+# -- Gaussian processes: climbs of the score of held-out distributions -----------------------------
+
+
 @dataclass(frozen=True)
 class Climbed:
     """Where a climb has ended.
@@ -210,6 +213,8 @@ def summary_of_climbs(found: list[Climbed], name: str) -> str:
     return "\n".join([f"held-out {name.replace('_', ' ')}, mean over the folds", *lines])
 
 
+# -- What descents cost ----------------------------------------------------------------------------
+
 # Gradients of a descent that an estimate assumes: descents end after 3 or more, and after the most
 # that are allowed at the latest. It only changes the printed estimate.
 TYPICAL_GRADIENTS = 8
@@ -276,6 +281,8 @@ class Descents:
             notes=(*plan.notes, words) if self.strengths else plan.notes,
         )
 
+
+# -- The search ------------------------------------------------------------------------------------
 
 # Strengths that "auto" tries, besides staying at the start; from strong to weak. Each costs another
 # descent on every outer fold.

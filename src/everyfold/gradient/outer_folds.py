@@ -38,6 +38,8 @@ from everyfold.losses import Squared
 from everyfold.operators import Dense, Nystrom
 from everyfold.search.grid import FastGridSearchCV
 
+# -- Estimators with the gammas that a descent has found -------------------------------------------
+
 # The Cs that an SVM with new scales chooses from; of SVR, relative to the deviation of y. A wide
 # range is cheap: all Cs of a fold are one path.
 PENALTIES = np.logspace(-1.0, 3.0, 9)
@@ -272,6 +274,8 @@ def _is_plain(operator: Nystrom) -> bool:
     is_usual = operator.replaces == "kernel" and operator.predicts_with == "features"
     return is_usual and not operator.per_fold and operator.rank is None
 
+
+# -- Descents without each outer fold --------------------------------------------------------------
 
 # With more folds than MOST_OUTER_FOLDS, OUTER_FOLDS sets of them are left out by the outer
 # cross-validation: each set costs descents of its own.

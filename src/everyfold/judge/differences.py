@@ -56,6 +56,9 @@ IntervalMethod = Literal["auto", "bbc"] | RowMethod
 METHODS: tuple[str, ...] = ("auto", "bbc", *get_args(RowMethod))
 
 
+# -- The score of one model ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class ScoreInterval:
     """A score with the interval that contains the true one with the probability ``level``.
@@ -223,6 +226,9 @@ def _by_bootstrap(
         found.unit,
         found.is_exact,
     )
+
+
+# -- The difference of two -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

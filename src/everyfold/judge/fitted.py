@@ -300,6 +300,9 @@ def groups_of(labels: Targets) -> Index | None:
     return None if codes.max() + 1 == len(codes) else codes
 
 
+# -- The decision threshold of a classifier --------------------------------------------------------
+
+
 class TunedThreshold(NamedTuple):
     """A threshold of decision values: rows at or above it get the positive class.
 

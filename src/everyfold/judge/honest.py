@@ -43,6 +43,9 @@ from everyfold.judge.row_scores import read_metric
 _MOST_VALUES = 1 << 22
 
 
+# -- BBC-CV: the bootstrap of held-out rows --------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class HeldOutTable:
     """Held-out values of candidates for the same rows, each held out once.
@@ -137,6 +140,9 @@ def _scores(judge: FoldScorer, target: Target, values: Array, parts: Sequence[In
         side = ScoredRows(target, tuple(parts[start : start + step]))
         found += [float(score) for score in judge.score(values[side.rows], side, {})]
     return np.array(found)
+
+
+# -- The score without selection bias --------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ from everyfold.papers.closed_criteria import (
 _ROUNDING = 1e-12
 
 
+# -- Bounds ----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Granularity:
     """A number of folds and an order of the series, with the resulting bound.
@@ -220,6 +223,9 @@ def expected_residual(
     largest = float(np.sort(diagonal)[-count:].sum())
     spread = math.sqrt(n * float(diagonal @ diagonal)) + eta * n * float(diagonal.max())
     return float(tail + epsilon * math.sqrt(n / count * largest * spread))
+
+
+# -- Methods ---------------------------------------------------------------------------------------
 
 
 def bif(

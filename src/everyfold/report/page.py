@@ -52,6 +52,9 @@ _RC: Any = {
 }
 
 
+# -- Plots as SVG text -----------------------------------------------------------------------------
+
+
 def draw_svg(draw: Callable[..., object], name: str, caption: str) -> str:
     """What ``draw(ax=axes)`` draws, as an ``<svg>`` element whose ids begin with ``name``."""
     import matplotlib as mpl
@@ -87,6 +90,8 @@ def _n_shapes(artist: Axes) -> int:
     has_marker = artist.get_marker() not in (None, "", "None", "none")
     return len(artist.get_xydata()) if has_marker else 0
 
+
+# -- The page --------------------------------------------------------------------------------------
 
 # With more candidates or wrong rows than that the page shows the first of them: a browser sorts and
 # filters a thousand rows at once, and cv_results_ has all.

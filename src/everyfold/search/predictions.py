@@ -43,6 +43,9 @@ _NUMBERS = "biuf"
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
+# -- What fit was given ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class DataHash:
     """A digest of values, one a row or several, that does not depend on what holds them.
@@ -214,6 +217,8 @@ def _kept(value: object) -> object:
 def _contents(values: Params) -> dict[str, DataHash]:
     return {name: DataHash.of(value) for name, value in values.items() if value is not None}
 
+
+# -- Held-out values of candidates -----------------------------------------------------------------
 
 Method = Literal["predict", "decision_function", "predict_proba"]
 
