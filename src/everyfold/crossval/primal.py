@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 
 from everyfold._typing import Array, Index, Mask
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
+from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit, refit_alone
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
 from everyfold.linalg.preconditioner import (
@@ -40,6 +40,7 @@ from everyfold.losses import Loss, Multinomial
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
 from everyfold.solvers import Problem, has_flat_intercept
+from everyfold.solvers.block_newton import share_of_steps
 
 # The Newton decrement, relative to the norm of the model in the same metric, at which a fold is at
 # its minimum: values differ from those of the minimum by no more, relative to their size.
@@ -60,9 +61,6 @@ _PRODUCTS = 400
 
 # How far a Newton equation is solved at least, relative to its right-hand side.
 _FORCING = 2e-2
-
-# A step is shortened if the objective rises at its end, by this share of what it falls first.
-_OVERSHOOT, _HALVINGS = 0.1, 20
 
 # What a Gram matrix costs, in steps of conjugate gradients: by the number of columns, and how much
 # a step takes more for another model. Measured for 3000 to 5000 rows of 256 to 768 columns, and 5
@@ -146,8 +144,7 @@ class AllFoldsPrimal(CrossValMethod):
                     )
                     condition[j, i] = 1.0
                     continue
-                part = operator.split(fold.train, fold.test)
-                own = Refit().solve([problem], part, [ridge], None)
+                own = refit_alone(problem, operator, fold, ridge)
                 values[j, slots], condition[j, i] = own.values[0], own.condition[0]
                 is_exact[j, i] = own.is_exact[0]
             unknown = np.full(len(folds), np.nan)
@@ -551,10 +548,7 @@ class _FoldModels:
     def _share(
         self, curve: _Curve, F: Array, ahead: Array, first: Array, more: Array, step: Array
     ) -> Array:
-        """How far to go along each step: all the way, or to where the objective is least before.
-
-        Its derivative rises along the step, so that halving intervals finds its zero.
-        """
+        """How far to go along each step."""
         penalty, growth = self._dots(first, step), self._dots(more, step)
 
         def rise(at: Array, some: Index) -> Array:
@@ -564,17 +558,7 @@ class _FoldModels:
             pulled: Array = penalty[some] + at * growth[some]
             return pulled + self._dots(slope, ahead[:, own])
 
-        share, some = np.ones(F.shape[1] // curve.width), np.arange(F.shape[1] // curve.width)
-        before = np.abs(rise(np.zeros(len(some)), some))
-        some = some[rise(share, some) > _OVERSHOOT * before]
-        if some.size:
-            low, high = np.zeros(len(some)), np.ones(len(some))
-            for _ in range(_HALVINGS):
-                middle = 0.5 * (low + high)
-                is_beyond = rise(middle, some) > 0.0
-                high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
-            share[some] = 0.5 * (low + high)
-        return share
+        return share_of_steps(rise, F.shape[1] // curve.width)
 
 
 class _System:

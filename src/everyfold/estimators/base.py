@@ -163,8 +163,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.keep_source_fit(source, fitted)
         return fitted
 
-    def keep_source_fit(self, source: RowSource, fitted: SourceFit) -> None:
-        """Be the model of a fit to a source of rows."""
+    def keep_source_fit(self, source: RowSource | Matrix, fitted: SourceFit) -> None:
+        """Be the model of a fit to a source of rows, or to rows in memory."""
+        if not isinstance(source, RowSource):
+            X = validate_data(self, source, accept_sparse="csr", dtype=np.float64)
+            self._keep(fitted, self._model().choice.resolve(X))
+            return
         self._keep(fitted, self._model().choice.resolve(np.zeros((1, source.n_features))))
         self.n_features_in_ = source.n_features
         if source.names is not None:

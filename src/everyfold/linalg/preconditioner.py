@@ -73,22 +73,11 @@ class GramPreconditioner(TallPreconditioner):
         Where single precision has too few digits, as errors would seem smaller than they are, the
         Gram matrix is made again in double precision.
         """
-        system = self._gram.astype(np.float64)
-        diagonal = system.diagonal() + penalty
-        self._size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        system /= self._size
-        system /= self._size[:, None]
-        lift = 0.0
-        while True:
-            np.fill_diagonal(system, 1.0 + lift)
-            L, info = lapack.dpotrf(system, lower=1, clean=0)
-            if self._finer is not None and (info or L.diagonal().min() ** 2 < _FEW_DIGITS):
-                self._gram, self._finer = self._finer(), None
-                self.add(penalty)
-                return
-            if not info:
-                break
-            lift = max(_LIFT, 10.0 * lift)
+        self._size, L, is_lifted = _scaled_factor(self._gram.astype(np.float64), penalty)
+        if self._finer is not None and (is_lifted or L.diagonal().min() ** 2 < _FEW_DIGITS):
+            self._gram, self._finer = self._finer(), None
+            self.add(penalty)
+            return
         self._L = L if self._gram.dtype == np.float64 else L.astype(np.float32)
 
     def solve(self, B: Array) -> Array:
@@ -120,6 +109,25 @@ def _gram(A: Array, D: Array, kind: type) -> Array:
     return total
 
 
+def _scaled_factor(system: Array, penalty: Array) -> tuple[Array, Array, bool]:
+    """A Cholesky factor of A + diag(penalty) scaled to a diagonal of ones, which is overwritten.
+
+    The scales come first; last whether the diagonal was raised, as rounding left no definite
+    matrix.
+    """
+    diagonal = system.diagonal() + penalty
+    size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    system /= size
+    system /= size[:, None]
+    lift = 0.0
+    while True:
+        np.fill_diagonal(system, 1.0 + lift)
+        L, info = lapack.dpotrf(system, lower=1, clean=0)
+        if not info:
+            return size, L, lift > 0.0
+        lift = max(_LIFT, 10.0 * lift)
+
+
 class OwnSystems:
     """The inverses of AᵀDA + P for a D and P of each model, of rows of which few have weight.
 
@@ -133,19 +141,7 @@ class OwnSystems:
         for j in range(D.shape[1]):
             active = np.flatnonzero(D[:, j])
             Z = rows(active) * np.sqrt(D[active, j, None])
-            system = blas.dsyrk(1.0, Z.T, lower=1)
-            diagonal = system.diagonal() + P[:, j]
-            size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-            system /= size
-            system /= size[:, None]
-            lift = 0.0
-            while True:
-                np.fill_diagonal(system, 1.0 + lift)
-                L, info = lapack.dpotrf(system, lower=1, clean=0)
-                if not info:
-                    break
-                lift = max(_LIFT, 10.0 * lift)
-            self._size[:, j] = size
+            self._size[:, j], L, _ = _scaled_factor(blas.dsyrk(1.0, Z.T, lower=1), P[:, j])
             self._factors.append(L)
 
     def solve(self, B: Array) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from everyfold import _extensions
+from everyfold._progress import check_choice
 from everyfold._typing import Array, Index, Matrix, Order, RandomState
 from everyfold.io.samples import SAMPLE, Held, Sampled
 from everyfold.kernels import Kernel
@@ -113,10 +114,7 @@ class Nystrom(Mapped):
                     f"{name}={value!r} is not allowed; use an integer >= 1, a share between 0 and "
                     f"1{more}, or None"
                 )
-        if self.sampling not in ("uniform", "rpcholesky", "kmeans"):
-            raise ValueError(
-                f"sampling={self.sampling!r} is not known; use 'uniform', 'rpcholesky' or 'kmeans'"
-            )
+        check_choice("sampling", self.sampling, ("uniform", "rpcholesky", "kmeans"))
         if not (isinstance(self.tol, Real) and 0.0 <= float(self.tol) < 1.0):
             raise ValueError(f"tol={self.tol!r} is not allowed; use a number >= 0 and < 1")
         self._check_forms()
@@ -129,16 +127,9 @@ class Nystrom(Mapped):
 
     def _check_forms(self) -> None:
         """Refuse forms that are not known, or do not go together."""
-        for name, allowed in (
-            ("replaces", ("kernel", "response")),
-            ("per_fold", (True, False)),
-            ("predicts_with", ("features", "kernel")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is not known; use {allowed[0]!r} or "
-                    f"{allowed[1]!r}"
-                )
+        check_choice("replaces", self.replaces, ("kernel", "response"))
+        check_choice("per_fold", self.per_fold, (True, False))
+        check_choice("predicts_with", self.predicts_with, ("features", "kernel"))
         if self.replaces == "response" and (self.per_fold or self.predicts_with == "kernel"):
             raise ValueError(
                 "replaces='response' fits all rows once and predicts with the full kernel; it "

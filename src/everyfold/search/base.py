@@ -58,7 +58,7 @@ from everyfold.engine.results import (
 )
 from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
-from everyfold.engine.source_data import SourceData
+from everyfold.engine.source_data import kept_fit
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.judge.differences import Comparison, compare, significantly_worse
@@ -73,7 +73,13 @@ from everyfold.search.per_target import (
     check_targets,
     exact_method,
 )
-from everyfold.search.predictions import FitInputs, PredictionStore, WinnerAnswers, evaluate_again
+from everyfold.search.predictions import (
+    FitInputs,
+    LateValues,
+    PredictionStore,
+    WinnerAnswers,
+    evaluate_again,
+)
 from everyfold.search.progress import Contexts, Progress
 
 # Where scikit-learn keeps the callbacks of an estimator, and the task that it is a part of.
@@ -399,6 +405,10 @@ class FastSearchCV(
                 outcome = with_values(fitted, data)
             elif state.history[number].status == REFITTED:
                 outcome = refitted_again(data, number)
+            elif state.history[number].whole is not None:
+                # Another pass over rows that are in memory may wait until the values are read.
+                state.keeper.postpone(LateValues(state.request, data, number, state.given))
+                return
             else:
                 outcome = evaluate_again(state.request, data, number)
             state.keeper.add(outcome, data)
@@ -542,8 +552,9 @@ class FastSearchCV(
         fit = partial(fit_to_source, best) if isinstance(X, RowSource) else best.fit
         start = time.perf_counter()
         kept = None
-        if isinstance(state.data, SourceData) and not is_per_target:
-            kept = state.data.kept_fit(number, outcome)
+        if outcome is not None and outcome.whole is not None and not is_per_target:
+            is_able = hasattr(final_step(best), "keep_source_fit")
+            kept = kept_fit(state.data, outcome) if is_able else None
         with nullcontext() if progress is None else progress.refitting(best):
             if kept is None:
                 fit(*((X,) if y is None else (X, y)), **state.request.metadata.fit)

@@ -20,7 +20,7 @@ from everyfold.crossval.kernel_newton import MOST_RANK, RANK_SHARE
 from everyfold.crossval.primal import MOST_COUPLED
 from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS
 from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, held_bytes, sampled_rows
-from everyfold.io.blocks import BLOCK_BYTES, height_of
+from everyfold.io.blocks import height_of
 from everyfold.io.samples import SAMPLE
 from everyfold.linalg.memory import COPIES, batch_bytes, sample_bytes
 from everyfold.operators.base import OperatorSpec
@@ -338,11 +338,6 @@ def sums_bytes(width: int, n_folds: int, threads: int = 1, maps: int = 1) -> int
     """
     of_thread = n_folds + 1 if maps == 1 else 2 * maps
     return 8 * width**2 * max(2 * n_folds + 4, (threads > 1) * (threads + 1) * of_thread)
-
-
-def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
-    """A pass: the sums for every kernel, and a few batches of rows at a time."""
-    return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
 
 
 def source_bytes(
