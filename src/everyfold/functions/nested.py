@@ -40,6 +40,14 @@ from everyfold.operators import Structure
 
 Split = tuple[Index, Index]
 
+# How folds are evaluated whose scores are those of a search of their own.
+_EXACT: Params = {
+    "order": "exact",
+    "granularity": None,
+    "n_confirm": 0,
+    "preprocessing": "per_fold",
+}
+
 
 def is_search(estimator: Estimator) -> bool:
     """Whether an estimator is one of the library's searches."""
@@ -196,14 +204,7 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
 def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[int]:
     """The best candidate of every outer fold by its inner folds."""
     splits = [split for own in inner for split in own.splits]
-    options = replace(
-        asked.options,
-        order="exact",
-        granularity=None,
-        n_confirm=0,
-        preprocessing="per_fold",
-        fallback="refit",
-    )
+    options = replace(asked.options, **_EXACT, fallback="refit")
     wants = RequestedOutputs(mean_scores=False, pools=False, selects_by=None, refits=True)
     metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
     asked = replace(asked, cv=splits, options=options, wants=wants, metadata=metadata)
@@ -314,14 +315,7 @@ def _on_outer_folds(
 
 def _for_winner(request: Request, asked: Request, winner: int, splits: Sequence[Split]) -> Request:
     estimator = clone(asked.estimator).set_params(**clone(asked.candidates[winner], safe=False))
-    options = replace(
-        asked.options,
-        order="exact",
-        granularity=None,
-        n_confirm=0,
-        preprocessing="per_fold",
-        error_score=request.options.error_score,
-    )
+    options = replace(asked.options, **_EXACT, error_score=request.options.error_score)
     wants = replace(request.wants, pools=False)
     scorer = _outer_scorer(request, asked, estimator)
     fit = Metadata(asked.metadata.fit)

@@ -350,6 +350,11 @@ class _Asked:
             self.estimator, [{}], self.X, self.y, cv, self.scorer, metadata, options, wants
         )
 
+    def scores(self, X: Matrix, cv: Splitter) -> Array:
+        """The scores of these folds on these columns."""
+        how = {"scoring": self.scorer, "params": self.params, "n_jobs": self.n_jobs}
+        return cross_val_score(self.estimator, X, self.y, cv=cv, **how)
+
 
 def _width(X: Matrix) -> int:
     shape = getattr(X, "shape", None)
@@ -632,15 +637,7 @@ def _scores_of(
 ) -> Array:
     """The scores of some of the folds that test and leave out these rows."""
     chosen = list(some)
-    return cross_val_score(
-        asked.estimator,
-        asked.X,
-        asked.y,
-        cv=_GivenSets([tests[i] for i in chosen], [helds[i] for i in chosen]),
-        scoring=asked.scorer,
-        params=asked.params,
-        n_jobs=asked.n_jobs,
-    )
+    return asked.scores(asked.X, _GivenSets([tests[i] for i in chosen], [helds[i] for i in chosen]))
 
 
 def _may_matter(asked: _Asked, train: Index) -> Array:
@@ -751,16 +748,7 @@ def _without(asked: _Asked, columns: Index, splits: Sequence[tuple[Index, Index 
         model = fit_to(clone(asked.estimator), request, np.arange(asked.n))
         X_eval = safe_indexing(asked.X_eval, kept, axis=1)
         return float(asked.scorer(model, X_eval, asked.y_eval))
-    found = cross_val_score(
-        asked.estimator,
-        X,
-        asked.y,
-        cv=splits,
-        scoring=asked.scorer,
-        params=asked.params,
-        n_jobs=asked.n_jobs,
-    )
-    return float(found.mean())
+    return float(asked.scores(X, splits).mean())
 
 
 def _permuted(

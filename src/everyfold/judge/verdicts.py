@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 
@@ -204,16 +203,7 @@ class _Judgement:
         return Verdict((*parts, *self._doubts(interval), *self._leaks()), interval)
 
     def of_model(self) -> Verdict:
-        with _silenced():
-            interval = score_interval(
-                self.model,
-                self.X,
-                self.y,
-                cv=5 if self.cv is None else self.cv,
-                groups=self.groups,
-                scoring=self.scoring,
-                level=self.level,
-            )
+        interval = self._interval(self.model, 5 if self.cv is None else self.cv, self.scoring)
         score = VerdictLine("score", f"{interval}: {interval.why}")
         exact = "all held-out values equal those of refits"
         if not interval.is_exact:
@@ -238,15 +228,7 @@ class _Judgement:
         is_quick = self.has_rows and not is_list and self._seconds() < _MOST_SECONDS
         if keeps or is_quick:
             try:
-                with _silenced():
-                    found = score_interval(
-                        search if keeps else clone(search),
-                        self.X,
-                        self.y,
-                        cv=self._outer(),
-                        groups=self.groups,
-                        level=self.level,
-                    )
+                found = self._interval(search if keeps else clone(search), self._outer())
                 words = f"{label} {found}: {found.why}{'' if is_alone else selected}"
                 return found, VerdictLine("score", words)
             except ValueError as error:
@@ -266,6 +248,13 @@ class _Judgement:
         remedy = "" if is_alone else "score_interval(search, X, y)"
         bias = "" if is_alone else f", too optimistic ({why})"
         return found, VerdictLine("score", f"{label} {found}{bias}", remedy)
+
+    def _interval(self, model: Search, cv: Splitter, scoring: Scorer = None) -> ScoreInterval:
+        """The score with its interval; its warnings are lines of the verdict."""
+        how = {"cv": cv, "groups": self.groups, "scoring": scoring, "level": self.level}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return score_interval(model, self.X, self.y, **how)
 
     def _outer(self) -> Splitter:
         """Outer folds to repeat the search on: its own, unless they are many."""
@@ -400,14 +389,6 @@ class _Judgement:
         if not found:
             yield VerdictLine("leaks", "no equal rows across folds, no labels of groups")
         yield from (VerdictLine("leaks", leak.words, leak.remedy, True) for leak in found)
-
-
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Warnings are lines of the verdict."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _has_gaps(values: AnyArray) -> Mask:
