@@ -245,16 +245,8 @@ def read_job(options: SearchOptions) -> Job:
         advice = "name it as --groups, or the score may promise too much"
         warn(f"{words}: if equal cells mean rows that belong together, {advice}")
     grid = read_grid(options.grid, choice, data, options.seed)
-    return Job(
-        data,
-        choice,
-        grid,
-        read_settings(options, choice, data),
-        proba=options.proba,
-        interval=options.interval,
-        seed=options.seed,
-        journal=options.journal,
-    )
+    asked = {name: getattr(options, name) for name in ("proba", "interval", "seed", "journal")}
+    return Job(data, choice, grid, read_settings(options, choice, data), **asked)
 
 
 # -- settings of a search --------------------------------------------------------------------------

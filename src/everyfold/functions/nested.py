@@ -41,12 +41,8 @@ from everyfold.operators import Structure
 Split = tuple[Index, Index]
 
 # How folds are evaluated whose scores are those of a search of their own.
-_EXACT: Params = {
-    "order": "exact",
-    "granularity": None,
-    "n_confirm": 0,
-    "preprocessing": "per_fold",
-}
+_EXACT: Params = {"order": "exact", "granularity": None, "n_confirm": 0}
+_EXACT["preprocessing"] = "per_fold"
 
 
 def is_search(estimator: Estimator) -> bool:

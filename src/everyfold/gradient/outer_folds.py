@@ -159,14 +159,9 @@ def grid_search(
     estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer
 ) -> FastGridSearchCV:
     """A grid search on given splits, without a refit of the winner."""
+    how = MethodOptions(n_confirm=0, keeps=None)
     return FastGridSearchCV(
-        estimator,
-        grid,
-        cv=splits,
-        scoring=scoring,
-        refit=False,
-        error_score="raise",
-        method=MethodOptions(n_confirm=0, keeps=None),
+        estimator, grid, cv=splits, scoring=scoring, refit=False, error_score="raise", method=how
     )
 
 

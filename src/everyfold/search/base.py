@@ -251,15 +251,9 @@ class FastSearchCV(
         is_per_target = self.refit == PER_TARGET
         if is_per_target:
             how = exact_method(how, self._read_scoring()[0], is_source=isinstance(X, RowSource))
-        options = Options.of_method(
-            how,
-            self.operator,
-            has_search=True,
-            preprocessing=self.preprocessing,
-            error_score=self.error_score,
-            n_jobs=self.n_jobs,
-            random_state=self.random_state,
-        )
+        names = ("preprocessing", "error_score", "n_jobs", "random_state")
+        given = {name: getattr(self, name) for name in names}
+        options = Options.of_method(how, self.operator, has_search=True, **given)
         scoring, pools = self._read_scoring()
         if self.refit == ONE_STANDARD_ERROR:
             check_rule(self.refit, scoring, has_folds=how.criterion is None)

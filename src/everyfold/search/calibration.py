@@ -293,15 +293,8 @@ class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # 
             estimator, params = search.fit(X, y, **params).best_estimator_, own
         else:
             splits = list(check_cv(cv, y, classifier=True).split(X, y, **split))
-        request = Request(
-            estimator,
-            [{}],
-            X,
-            y,
-            splits,
-            metadata=Metadata(params, {}),
-            options=Options(n_jobs=self.n_jobs, random_state=self.random_state, fallback="refit"),
-        )
+        options = Options(n_jobs=self.n_jobs, random_state=self.random_state, fallback="refit")
+        request = Request(estimator, [{}], X, y, splits, None, Metadata(params, {}), options)
         models = fold_classifiers(request, splits)
         for fitted, (_, test) in zip(models, splits, strict=True):
             method = getattr(fitted, "decision_function", None) or fitted.predict_proba
