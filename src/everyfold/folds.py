@@ -214,6 +214,13 @@ class Folds:
         return not self.odd
 
     @cached_property
+    def are_singles(self) -> bool:
+        """Whether the folds are those of leave-one-out, in the order of the rows."""
+        rows = np.arange(self.n)
+        is_each = self.are_removable and len(self) == self.n and bool((self.sizes == 1).all())
+        return is_each and all(np.array_equal(k, rows) for k in (self.held_rows, self.test_rows))
+
+    @cached_property
     def sizes(self) -> Index:
         """How many rows each fold leaves out of training."""
         return lengths(self.helds)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -21,6 +22,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.utils.fixes import parse_version
 
 from everyfold import (
     FastGridSearchCV,
@@ -370,6 +372,9 @@ def test_a_class_that_a_fold_lacks_is_not_predicted():
     check_liblinear(model, y, "accuracy", cv=KFold(4), grid={"C": [0.001, 0.1]})
 
 
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.8"), reason="fits one versus rest there"
+)
 def test_more_than_two_classes_are_left_to_liblinear():
     model = LogisticRegression(solver="liblinear")
     with (
