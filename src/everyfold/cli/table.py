@@ -46,6 +46,7 @@ MOST_VALUES, LEAST_ROWS = 20, 5
 MANY_NUMBERS = 3
 
 _DROP = "or leave the column out with --drop"
+_FORMATS = ("iso", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
 _DATE = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?$|^\d{1,2}([./-])\d{1,2}[./-]\d{2,4}( .*)?$"
 
 
@@ -120,7 +121,8 @@ def kind_of(column: Column, options: ModelOptions) -> Kind | Fault:
         if options.dates is not None and days(column, options.dates) is not None:
             return DATE
         form = "" if options.dates is None else f", which are not of the format {options.dates}"
-        ask = "turn them into days with --dates iso, or --dates %d.%m.%Y for another format"
+        form_of_all = next((f for f in _FORMATS if days(column, f) is not None), "FORMAT")
+        ask = f"turn them into days with --dates {form_of_all}"
         return Fault(f"dates such as {example!r}{form}", f"{ask}, {_DROP}")
     n_values = len(np.unique(known))
     if n_values > MOST_VALUES and n_values * LEAST_ROWS > len(known):
@@ -446,7 +448,7 @@ class InputTable:
     def judged(self, layout: Layout, options: Judging) -> TableData:
         """Rows as a model takes them, and the target and groups to judge it by."""
         names, n = self.names or (), len(self.columns)
-        goals = find_targets(names, n, options.target or layout.targets)
+        goals = find_columns(names, n, "--target", options.target or layout.targets)
         if len(goals) != len(layout.targets):
             counts = f"{len(goals)} columns, and the model predicts {len(layout.targets)}"
             raise BadInput(f"--target names {counts}; name as many")
@@ -519,14 +521,14 @@ def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
     raise BadInput(f"{option} {name!r}: {advice}")
 
 
-def find_targets(names: Sequence[str], n: int, texts: Sequence[str]) -> list[int]:
-    """The columns of ``--target``, given one by one or as a list; a name may have a comma."""
+def find_columns(names: Sequence[str], n: int, option: str, texts: Sequence[str]) -> list[int]:
+    """Columns that are given one by one or as a list; a name may have a comma."""
     words = [
         word.strip() for text in texts for word in ([text] if text in names else text.split(","))
     ]
-    found = [find_column(names, n, "--target", word) for word in words]
+    found = [find_column(names, n, option, word) for word in words]
     for word in (word for word, i in zip(words, found, strict=True) if found.count(i) > 1):
-        raise BadInput(f"--target names {word!r} more than once; name every column once")
+        raise BadInput(f"{option} names {word!r} more than once; name every column once")
     return found
 
 
@@ -534,7 +536,7 @@ def assign_columns(
     names: Sequence[str], n: int, options: ModelOptions
 ) -> tuple[tuple[int, ...], list[int], dict[str, int]]:
     """The positions of features and target among n columns, and of the others by their role."""
-    dropped = [find_column(names, n, "--drop", name) for name in options.drop]
+    dropped = find_columns(names, n, "--drop", options.drop)
     named = {"groups": options.groups, "weights": options.weights, "id": options.id}
     beside = {
         role: find_column(names, n, f"--{role}", name)
@@ -550,7 +552,7 @@ def assign_columns(
         words = "is the last column, which is the target unless --target names another"
         raise BadInput(f"--{role} {named[role]!r} {words}; give --target")
     if options.target:
-        goals = find_targets(names, n, options.target)
+        goals = find_columns(names, n, "--target", options.target)
     for role in (role for role, i in beside.items() if i in goals):
         raise BadInput(f"--{role} {named[role]!r} is the target; name another column")
     features = tuple(i for i in left if i not in goals)

@@ -780,10 +780,10 @@ class Circulant(Structure):
             factors = balance(n, self.levels)
             if len(factors) < self.levels:
                 warn(
-                    f"n_samples={n} has no {self.levels} factors > 1, so the circulant matrix has "
-                    f"the factors {factors}: all rows are kept, for "
-                    f"{spell_counts(Grid(factors))} folds only. For others, take a sub-sample: "
-                    f"Circulant(levels={self.levels}).sample({n}, n_folds=...)",
+                    f"n_samples={n} is not a product of {self.levels} numbers above 1, so that the "
+                    f"circulant matrix has the factors {factors} and fits only "
+                    f"{spell_counts(Grid(factors))} folds. For another number of folds, leave a "
+                    f"few rows out: Circulant(levels={self.levels}).sample({n}, n_folds=...)",
                     CirculantWarning,
                 )
             return Grid(factors)

@@ -256,12 +256,13 @@ def share_of_steps(rise: Callable[[Array, Index], Array], count: int, halvings: 
     """
     share, some = np.ones(count), np.arange(count)
     before = np.abs(rise(np.zeros(count), some))
-    some = some[rise(share, some) > _TOO_FAR * before]
+    # What is no number has grown beyond all numbers.
+    some = some[~(rise(share, some) <= _TOO_FAR * before)]
     if some.size:
         low, high = np.zeros(len(some)), np.ones(len(some))
         for _ in range(halvings):
             middle = 0.5 * (low + high)
-            is_beyond = rise(middle, some) > 0.0
+            is_beyond = ~(rise(middle, some) <= 0.0)
             high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
         share[some] = 0.5 * (low + high)
     return share

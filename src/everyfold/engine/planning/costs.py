@@ -17,7 +17,7 @@ from pathlib import Path
 
 from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
 from everyfold.crossval.kernel_newton import MOST_RANK, RANK_SHARE
-from everyfold.crossval.primal import MOST_COUPLED
+from everyfold.crossval.primal import MOST_COUPLED, has_own_systems
 from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS
 from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, held_bytes, sampled_rows
 from everyfold.io.blocks import height_of
@@ -89,6 +89,10 @@ _TOGETHER, _ELEMENTWISE, _THIN = 5e-3, 50, 2.5
 # rows and folds. Measured with 3000 to 5000 rows of 256 to 768 columns, 5 to 35 folds.
 _SINGLE_GRAM, _SINGLE_PRODUCT, _SINGLE_MODEL, _MODEL_ENTRY = 16e-12, 0.2e-9, 0.02e-9, 4e-9
 
+# Of classes that are fitted together: their Gram matrices by n and the square of all coefficients,
+# a Cholesky factorisation, and its use for a fold. Measured with 10 classes of 64 and 256 columns.
+_COUPLED_GRAM, _COUPLED_CUBE, _COUPLED_USE = 30e-12, 5e-12, 0.12e-9
+
 # A Cholesky factorisation likewise, by the third power of its size.
 _SINGLE_CUBE = 12e-12
 
@@ -100,11 +104,6 @@ _GRAMS, _PRODUCTS, _PATH_STEP = 2.5, 50, 1.5e-3
 # and for each fold, preconditioners and products of a ridge, and what a ridge takes for itself.
 _KERNEL_PRODUCT, _KERNEL_MODEL = 0.3e-9, 0.02e-9
 _KERNEL_MADE, _KERNEL_PRODUCTS, _KERNEL_RIDGE = 2.5, 40, 15e-3
-
-# How many ridges' products one takes whose minimum is far away, as several classes can be
-# separated. Of 300 rows of digits (scaled, 25 folds) C = .1, 1 and 10 take 7, 12 and 30 times as
-# long as C = .01; refits of lbfgs, which stops before the minimum, take as long as ever.
-_FAR = 16
 
 # Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers.
 _PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
@@ -231,28 +230,31 @@ def newton_together(work: Workload, *, is_piecewise: bool, cost: CostModel = COS
     return Cost(seconds, steps.memory + 8 * (columns + M))
 
 
-def primal(work: Workload, *, is_joint: bool = False, n_far: int = 0) -> Cost:
+def primal(work: Workload, *, is_joint: bool = False) -> Cost:
     """Newton's method on all folds at once in the space of the columns, ridge by ridge.
 
-    ``is_joint`` says that targets are classes which are fitted together; ``n_far`` is the number of
-    ridges whose minimum is far away.
+    ``is_joint`` says that targets are classes which are fitted together.
     """
-    entries, folds = float(work.n) * work.rank, work.n_folds
-    at_a_time = min(folds, ENTRIES // work.n + 1)
+    entries, folds, classes = float(work.n) * work.rank, work.n_folds, work.targets
+    at_a_time = min(folds, ENTRIES // (work.n * (classes if is_joint else 1)) + 1)
     batches = folds / at_a_time
     gram = _SINGLE_GRAM * entries * work.rank
     product = entries * (_SINGLE_PRODUCT + _SINGLE_MODEL * at_a_time)
     product += _MODEL_ENTRY * work.n * at_a_time
-    products = _PRODUCTS * (work.ridges + _FAR * n_far)
-    seconds = work.targets * batches * (_GRAMS * gram + products * product)
     memory = 4 * int(entries) + 8 * (2 * int(entries) + ARRAYS * work.n * at_a_time)
-    together = work.targets * work.rank
-    if is_joint and together <= MOST_COUPLED:
-        seconds += work.ridges * batches * (work.targets**2 * gram + _SINGLE_CUBE * together**3)
-        memory += 24 * together**2
+    seconds = classes * batches * (_GRAMS * gram + _PRODUCTS * work.ridges * product)
+    if is_joint and classes * work.rank <= MOST_COUPLED:
+        size = (classes - 1) * work.rank
+        systems = at_a_time if has_own_systems(work.n, size, at_a_time) else 1
+        made = _COUPLED_GRAM * work.n * size**2
+        each = systems * _COUPLED_CUBE * float(size) ** 3
+        each += _PRODUCTS * _COUPLED_USE * at_a_time * float(size) ** 2
+        each += classes * _PRODUCTS * product
+        seconds = batches * ((1.0 + 0.5 * work.ridges) * made + work.ridges * each)
+        memory += 8 * (systems + 1) * size**2
     if is_joint:
-        memory += 8 * ARRAYS * work.n * at_a_time * work.targets
-    return Cost(seconds + work.targets * work.ridges * _PATH_STEP, memory + 16 * work.rank**2)
+        memory += 8 * ARRAYS * work.n * at_a_time * classes
+    return Cost(seconds + classes * work.ridges * _PATH_STEP, memory + 16 * work.rank**2)
 
 
 def kernel_newton(work: Workload, cost: CostModel = COSTS) -> Cost:
@@ -263,7 +265,7 @@ def kernel_newton(work: Workload, cost: CostModel = COSTS) -> Cost:
     product = (n + 2.0 * rank) * n * (_KERNEL_PRODUCT + _KERNEL_MODEL * folds)
     each = _KERNEL_MADE * folds * made + _KERNEL_PRODUCTS * (product + _MODEL_ENTRY * n * folds)
     seconds = work.targets * work.ridges * (_KERNEL_RIDGE + each) + cost.cube_gram * n * rank**2
-    return Cost(seconds, int(12 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
+    return Cost(seconds, int(20 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
 
 
 def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:

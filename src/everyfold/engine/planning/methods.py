@@ -145,11 +145,6 @@ def check_order(model: Model, order: Order) -> None:
         )
 
 
-# Fewer rows for each coefficient let classes be separated; then the minimum runs away as the ridge
-# falls. 178 rows of wine have 4.6, of iris, whose classes overlap, 150 rows have 12.
-_ROWS_EACH, _WEAK = 5, 10.0
-
-
 @dataclass(frozen=True)
 class RidgePath:
     """Candidates that differ in their ridge only, for which a method is chosen.
@@ -402,11 +397,7 @@ class RidgePath:
     def _primal(self) -> Method:
         """Newton's method in the space of the columns."""
         work, is_joint = self.work, isinstance(self.models[0].loss, Multinomial)
-        # Weak ridges, where classes that are fitted together can probably be separated.
-        n_far = 0
-        if is_joint and work.n < _ROWS_EACH * work.targets * work.rank:
-            n_far = sum(ridge < _WEAK for model in self.models for ridge in model.ridges)
-        cost_of = partial(costs.primal, is_joint=is_joint, n_far=n_far)
+        cost_of = partial(costs.primal, is_joint=is_joint)
         if self.outline.is_per_fold:
             words = "Newton's method on the columns of every fold, from ridge to ridge"
             return _method(FoldPrimal(), words, self._fold_by_fold(cost_of))

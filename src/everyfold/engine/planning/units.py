@@ -8,6 +8,7 @@ complete candidates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -139,7 +140,9 @@ class KernelPlan:
             return rank
         if self.outline.response_rank is not None:
             return f"dense, responses of rank {self.outline.response_rank}"
-        return "dense" if self.outline.methods is None else type(self.structure).__name__
+        if self.outline.methods is None:
+            return "dense"
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self.structure).__name__).lower()
 
     def groups(self, data: Data, order: Order) -> tuple[Group, ...]:
         """The candidates by what they share, each with its method."""
