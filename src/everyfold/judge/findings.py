@@ -136,7 +136,7 @@ def _why_no_values(search: Search) -> str:
 
 
 def _influence(search: Search) -> dict[str, Influence]:
-    """What carries the score of the winner: its rows, and its groups if it has any."""
+    """Which rows the score of the winner depends on, and which groups if it has any."""
     if not hasattr(search, "best_estimator_"):
         raise ValueError("there is no best_estimator_; use refit=True")
     given = search._given

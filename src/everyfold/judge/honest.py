@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Literal
 
 import numpy as np
@@ -182,6 +183,9 @@ class HonestScore:
         low, high = self.interval
         share = f"{100.0 * self.confidence:g} %: {low:.4g} to {high:.4g}"
         return f"{self.estimate:.4g} ({share}), {self.method}, selection bias {self.bias:.2g}"
+
+    def _repr_html_(self) -> str:
+        return escape(str(self))
 
 
 def honest_score(
