@@ -1,10 +1,9 @@
 """Model files: the fitted estimator and where its features are found, as skops keeps them.
 
-Nothing is unpickled: skops builds objects of the types it trusts and of those named here, and
-refuses a file with any other. Types alone make no file harmless, so that sizes, signs and finite
-numbers are checked, too: libsvm reads as far as the sizes say that it is given, and a few wrong
-numbers would give predictions that look right. The format is documented in
-``docs/cli.md``.
+Nothing is unpickled: skops builds objects of the types that it trusts and of those named here, and
+refuses a file with any other. The contents are checked as well, as trusted types do not make a file
+harmless: libsvm reads as many numbers as the file says there are, and a few wrong numbers would
+give predictions that look right. The format is documented in ``docs/cli.md``.
 """
 
 from __future__ import annotations
@@ -239,8 +238,7 @@ def _build(record: Params) -> SavedModel:
 def _try_out(model: SavedModel) -> None:
     """Raise if the model cannot predict a row, or says nothing finite of it."""
     rows = model.layout.blank()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         _, decided = model.predict(rows)
         found = [*np.ravel(decided)]
         if model.intervals is not None:

@@ -24,7 +24,7 @@ from everyfold.engine.request import MethodOptions
 from everyfold.engine.results import is_rule
 from everyfold.io.disk import writing
 from everyfold.judge.differences import worse_candidates
-from everyfold.judge.fitted import check_table, is_ours
+from everyfold.judge.fitted import check_table, is_ours, ratio_of
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.row_influence import Influence, quick_influence
 from everyfold.judge.verdicts import verdict
@@ -112,7 +112,7 @@ def findings_of(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
         honest=(held or _or_words(partial(_honest, search))) if honest is None else honest,
-        is_worse=_or_words(partial(worse_candidates, search)),
+        is_worse=_or_words(lambda: worse_candidates(search, 0.95, ratio_of(search)[0])),
         held=held,
         remarks=search._said if is_ours(search) else (),
         influence=held or _or_words(partial(_influence, search)),
@@ -136,7 +136,7 @@ def _why_no_values(search: Search) -> str:
 
 
 def _influence(search: Search) -> dict[str, Influence]:
-    """What carries the score of the winner: its rows, and its groups if it has any."""
+    """Which rows the score of the winner depends on, and which groups if it has any."""
     if not hasattr(search, "best_estimator_"):
         raise ValueError("there is no best_estimator_; use refit=True")
     given = search._given
@@ -167,8 +167,7 @@ def _honest(search: Search) -> HonestScore:
         return honest_score(search)
     again = clone(search).set_params(checkpoint=None, verbose=0)
     again.method = replace(method, keeps="all")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # all was said by the search itself
+    with warnings.catch_warnings(action="ignore"):  # all was said by the search itself
         again.fit(*rows, **given)
     names = [key for key in search.cv_results_ if key.startswith("mean_test_")]
     one, two = (np.array([own.cv_results_[name] for name in names]) for own in (search, again))

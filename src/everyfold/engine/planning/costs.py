@@ -265,7 +265,7 @@ def kernel_newton(work: Workload, cost: CostModel = COSTS) -> Cost:
     product = (n + 2.0 * rank) * n * (_KERNEL_PRODUCT + _KERNEL_MODEL * folds)
     each = _KERNEL_MADE * folds * made + _KERNEL_PRODUCTS * (product + _MODEL_ENTRY * n * folds)
     seconds = work.targets * work.ridges * (_KERNEL_RIDGE + each) + cost.cube_gram * n * rank**2
-    return Cost(seconds, int(12 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
+    return Cost(seconds, int(20 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
 
 
 def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
