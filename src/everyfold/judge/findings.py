@@ -167,8 +167,7 @@ def _honest(search: Search) -> HonestScore:
         return honest_score(search)
     again = clone(search).set_params(checkpoint=None, verbose=0)
     again.method = replace(method, keeps="all")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # all was said by the search itself
+    with warnings.catch_warnings(action="ignore"):  # all was said by the search itself
         again.fit(*rows, **given)
     names = [key for key in search.cv_results_ if key.startswith("mean_test_")]
     one, two = (np.array([own.cv_results_[name] for name in names]) for own in (search, again))

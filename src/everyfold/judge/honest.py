@@ -86,8 +86,8 @@ def bootstrap(
     (m × candidates) matrices; for other scorers a call for each bag and candidate.
     """
     counts = np.stack(list(_draws(table.rows, groups, count, np.random.default_rng(random_state))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a bag of one class has no score, and does not count
+    # A bag of one class has no score, and does not count.
+    with warnings.catch_warnings(action="ignore"):
         winners = np.argmax(_in_bags(judge, table, counts), axis=1)
         return _outside(judge, table, counts, winners)
 

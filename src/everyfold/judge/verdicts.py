@@ -256,8 +256,7 @@ class _Judgement:
     def _interval(self, model: Search, cv: Splitter, scoring: Scorer = None) -> ScoreInterval:
         """The score with its interval; its warnings are lines of the verdict."""
         how = {"cv": cv, "groups": self.groups, "scoring": scoring, "level": self.level}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return score_interval(model, self.X, self.y, **how)
 
     def _outer(self) -> Splitter:

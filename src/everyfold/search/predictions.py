@@ -540,8 +540,7 @@ def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
     request = replace(
         request, scorer=None, options=options, wants=RequestedOutputs(selects_by=None)
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # all has been said in the search itself
+    with warnings.catch_warnings(action="ignore"):  # all has been said in the search itself
         return evaluate_request(plan(data, request), data, request)[number]
 
 
