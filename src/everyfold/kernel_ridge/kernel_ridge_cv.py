@@ -44,9 +44,8 @@ from everyfold.kernel_ridge.bands import (
     groups_of_targets,
     read_bands,
 )
-from everyfold.kernel_ridge.gamma_search import spread_of_columns
 from everyfold.kernel_ridge.ridge_scores import Judge
-from everyfold.kernel_ridge.selection import Chosen, Selection, Tuned
+from everyfold.kernel_ridge.selection import Chosen, Selection, Tuned, spread_of_columns
 from everyfold.kernels import Gamma, Kernel, KernelLike, check_precomputed, factors_of
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory
@@ -227,7 +226,9 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
         found = []
         for kernel, columns in self.kernel:
             if isinstance(kernel, str) and kernel == "precomputed":
-                raise ValueError("a band has columns; kernel='precomputed' is not allowed in it")
+                raise ValueError(
+                    "kernel='precomputed' is not allowed in a band; name a kernel and columns"
+                )
             gamma = self.gamma if isinstance(kernel, str) and kernel in WITH_GAMMA else None
             degree, coef0, params = self.degree, self.coef0, self.kernel_params
             found.append((KernelChoice(kernel, gamma, degree, coef0, params), columns))
