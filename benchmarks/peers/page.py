@@ -30,18 +30,19 @@ gamma) with the same five folds on three quarters of the rows; the other rows ar
 leave-one-out; what it reports is the negative squared error (of labels ±1). On the last six sets
 only some packages were measured.
 
-Some packages work differently. LogisticRegressionCV is linear.
-Nystroem + RidgeCV has 300 landmarks and searches gamma only (leave-one-out chooses the ridge). optuna draws {trials} candidates from the same ranges. neo-ls-svm
-chooses its own kernel by leave-one-out and has no folds. himalaya and torchkm share the
-factorisation of a kernel between all ridges and are called once per gamma. Searches that took more
-than ten minutes were stopped, and the table says so.
+Some packages work differently. LogisticRegressionCV is linear. Nystroem + RidgeCV has 300 landmarks
+and searches gamma only (leave-one-out chooses the ridge). optuna draws {trials} candidates from the
+same ranges. neo-ls-svm chooses its own kernel by leave-one-out and has no folds. himalaya and
+torchkm share the factorisation of a kernel between all ridges and are called once per gamma.
+Searches that took more than ten minutes were stopped, and the table says so.
 """
 
 
 WHY = {
     "LogisticRegressionCV": "LogisticRegressionCV has no kernel.",
-    "neo-ls-svm": "neo-ls-svm does not search the grid: it scales the features by a rule of its own and "
-    "sets the ridge by leave-one-out. That is one fit, where a 6 × 6 grid with five folds has 180.",
+    "neo-ls-svm": "neo-ls-svm does not search the grid: it scales the features by a rule of its "
+    "own and sets the ridge by leave-one-out. That is one fit, where a 6 × 6 grid with five folds "
+    "has 180.",
 }
 """What a peer does otherwise that may be ahead."""
 
