@@ -199,12 +199,13 @@ def nested_cv(
 
     Notes
     -----
-    The mean square of inner − outer is that of the inner score around the truth plus the noise,
-    which is known and is subtracted. The error is kept between that of ``plain_normal`` and
-    √n_folds times as much, and the bias of training on fewer rows is removed, both as in the paper.
+    The variance of inner − outer is that of the inner score around the truth plus the noise, which
+    is known and is subtracted. The error is kept between that of ``plain_normal`` and √n_folds
+    times as much, and the bias of training on fewer rows is removed, both as in the paper. There
+    the mean square takes the place of the variance, which counts that bias once more.
     """
     least = error_of_mean(rows, units)
-    square = float(np.mean((inner - outer) ** 2) - np.mean(noise))
+    square = float(np.var(inner - outer) - np.mean(noise))
     error = np.sqrt((n_folds - 1) / n_folds * max(square, 0.0))
     error = float(np.clip(error, least, np.sqrt(n_folds) * least))
     plain = float(rows.mean())
