@@ -179,6 +179,7 @@ class QuickMetric(RowMetric):
     """Scores as means of what rows contribute, without the checks of scikit-learn."""
 
     def score(self, y: Any, responses: Any) -> float:
+        """See base class."""
         of_rows = self.linearised(y, responses)
         if of_rows is None:
             return super().score(y, responses)
@@ -195,6 +196,7 @@ class Scores(ModelScores):
         self.metric, self.known = QuickMetric(**vars(self.metric)), ridges.known
 
     def partitions(self, count: int, rows: Any = None) -> Any:
+        """See base class."""
         key = count, None if rows is None else rows.tobytes()
         if key not in self.known:
             self.known[key] = super().partitions(count, rows)

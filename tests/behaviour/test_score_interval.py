@@ -67,8 +67,9 @@ def nested_by_hand(model, splits, level):
         gaps.append(inner[-1].mean() - rows[out].mean())
         noise.append(rows[out].var(ddof=1) / len(out))
     plain = rows.std(ddof=1) / np.sqrt(len(rows))
-    error = np.sqrt((k - 1) / k * max(0.0, np.var(gaps) - np.mean(noise)))
-    error = min(max(error, plain), np.sqrt(k) * plain)
+    variance = (k - 1) / k * (np.var(gaps) - np.mean(noise))
+    variance = min(max(variance, plain**2), k * plain**2)
+    error = np.sqrt(0.75 * variance + 0.25 * plain**2)
     mean = np.mean([own.mean() for own in inner])
     estimate = mean - (1 + (k - 2) / k) * (mean - rows.mean())
     half = student.ppf(0.5 + level / 2, len(rows) - 1) * error

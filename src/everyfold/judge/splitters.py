@@ -305,7 +305,9 @@ class BufferedLeaveOneOut(HeldOutSets):
     [([2, 3], [0]), ([3], [1])]
     """
 
-    def __init__(self, coords: ArrayLike | list[str], radius: float, *, metric: str = "euclidean") -> None:
+    def __init__(
+        self, coords: ArrayLike | list[str], radius: float, *, metric: str = "euclidean"
+    ) -> None:
         self.coords = coords
         self.radius = radius
         self.metric = metric

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from numbers import Real
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -318,9 +319,14 @@ class _Judgement:
         """What the search itself said of its winner: edges of the grid, useless models."""
         if not is_ours(self.model):
             return
+        grid = getattr(self.model, "param_grid", None)
         for words in self.model._said:
             is_edge = "of its grid" in words
+            name = words.removeprefix("the best ").partition("=")[0]
             remedy = "more values in param_grid" if is_edge else ""
+            if is_edge and isinstance(grid, dict):  # of numbers, as they have ends
+                further = _beyond(grid[name], "largest" if "the largest" in words else "smallest")
+                remedy = f"param_grid[{name!r}] += {further}" if further else remedy
             yield VerdictLine("grid" if is_edge else "winner", words, remedy, not is_edge)
 
     # -- rows ----------------------------------------------------------------------------------
@@ -402,6 +408,23 @@ class _Judgement:
         if not found:
             yield VerdictLine("leaks", "no equal rows across folds, no labels of groups")
         yield from (VerdictLine("leaks", leak.words, leak.remedy, True) for leak in found)
+
+
+def _beyond(values: Sequence[object], side: str) -> list[float]:
+    """Two values beyond an end of a grid, in steps like its last one.
+
+    >>> _beyond([0.1, 1, 10, "scale"], "largest"), _beyond([2, 3, 4], "smallest")
+    ([100, 1000], [1])
+    """
+    numbers = {value for value in values if isinstance(value, Real)}
+    before, end = sorted(map(float, numbers), reverse=side == "smallest")[-2:]
+    is_positive = min(before, end) > 0.0
+    if is_positive and max(before, end) > 2.0 * min(before, end):
+        found = [end * (end / before) ** k for k in (1, 2)]
+    else:
+        found = [end + (end - before) * k for k in (1, 2)]
+    words = (f"{value:.3g}" for value in found if value > 0.0 or not is_positive)
+    return [int(float(own)) if float(own).is_integer() else float(own) for own in words]
 
 
 @contextmanager

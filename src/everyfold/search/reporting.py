@@ -1,4 +1,4 @@
-"""What a search shows of itself in notebooks."""
+"""What a search shows of itself in notebooks, and printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from everyfold._typing import Search
 
 
 class ResultView:
-    """Shows the results below scikit-learn's own diagram in notebooks."""
+    """Shows the results below scikit-learn's own diagram in notebooks, and the verdict in print."""
+
+    def __str__(self) -> str:
+        if not hasattr(self, "cv_results_"):
+            return repr(self)
+        from everyfold.judge.verdicts import verdict
+
+        return f"{self!r}\n{verdict(self)}"
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
