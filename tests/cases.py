@@ -40,7 +40,7 @@ from everyfold.operators import (
     RandomFourier,
     SupportsResponse,
 )
-from everyfold.operators.base import Made, SupportsSplit
+from everyfold.operators.base import SupportsSplit, TrainTestKernel
 from everyfold.papers import Circulant
 from everyfold.solvers import Problem
 
@@ -302,4 +302,4 @@ class Moving(SupportsSplit):
     def split(self, train, test):
         X = features()
         operator = Dense().bind(RBF(gamma=1.0 / X[train].var()), X[train])
-        return Made(train, test, operator, operator.link(X[test]))
+        return TrainTestKernel(train, test, operator, operator.link(X[test]))

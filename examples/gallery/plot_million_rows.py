@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from everyfold import LSSVR, FastGridSearchCV, Nystrom
-from everyfold.io.arrays import IteratedRows
+from everyfold.streams import IteratedRows
 
 BLOCK = 50_000
 

@@ -19,8 +19,13 @@ from everyfold.estimators import (
     KernelRegressor,
     QuadraticSVR,
 )
-from everyfold.functions.cross_val import cross_val_predict, cross_val_score, cross_validate
-from everyfold.functions.curves import learning_curve, validation_curve
+from everyfold.functions.cross_val import (
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    learning_curve,
+    validation_curve,
+)
 from everyfold.functions.permutation import permutation_test_score
 from everyfold.judge import (
     BufferedLeaveOneOut,

@@ -114,6 +114,21 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
+def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Refuse a value of a parameter that is none of those there are.
+
+    Examples
+    --------
+    >>> check_choice("scale", "log", ("auto", "robust", None))
+    Traceback (most recent call last):
+        ...
+    ValueError: scale='log' is not known; use 'auto', 'robust' or None
+    """
+    if value not in allowed:
+        *others, last = map(repr, allowed)
+        raise ValueError(f"{name}={value!r} is not known; use {', '.join(others)} or {last}")
+
+
 def pluralise(count: int, noun: str) -> str:
     """So many of something, in words.
 

@@ -3,7 +3,6 @@
 If a release moves or changes one, this is the only place to repair.
 """
 
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -53,21 +52,22 @@ def fit_calibrator(
     )
 
 
-@dataclass(frozen=True)
-class CompiledLibsvm:
-    """libsvm as ``SVC`` calls it after its checks; the same numbers to the last digit."""
+def classify_by_libsvm(
+    K: Array, y: Array, weights: Array, factors: Array, options: Params
+) -> tuple[Index, Array, float, bool]:
+    """Support vectors, their coefficients, b, and whether libsvm came to its end.
 
-    def classify(
-        self, K: Array, y: Array, weights: Array, factors: Array, options: Params
-    ) -> tuple[Index, Array, float, bool]:
-        """Support vectors, their coefficients, b, and whether libsvm came to its end."""
-        K = np.ascontiguousarray(K, dtype=np.float64)
-        given = {"sample_weight": weights, "class_weight": factors, "kernel": "precomputed"}
-        _libsvm.set_verbosity_wrap(0)
-        support, _, _, coef, b, *_, status, _ = _libsvm.fit(
-            K, y, svm_type=0, cache_size=200.0, **given, **options
-        )
-        return support, -coef[0], -float(b[0]), status == 0
+    As ``SVC`` calls it after its checks, which take longer than a fit to few rows; the same numbers
+    to the last digit. ``y`` is 0 or 1, ``factors`` what the two weigh; ``options`` has C, tol and
+    shrinking.
+    """
+    K = np.ascontiguousarray(K, dtype=np.float64)
+    given = {"sample_weight": weights, "class_weight": factors, "kernel": "precomputed"}
+    _libsvm.set_verbosity_wrap(0)
+    support, _, _, coef, b, *_, status, _ = _libsvm.fit(
+        K, y, svm_type=0, cache_size=200.0, **given, **options
+    )
+    return support, -coef[0], -float(b[0]), status == 0
 
 
 # Whether calibrators are told the kind of their arrays: since 1.8.
@@ -77,13 +77,13 @@ __all__ = [
     "HAS_CALLBACKS",
     "BaseScorer",
     "BaseSearchCV",
-    "CompiledLibsvm",
     "HasMethods",
     "MultimetricScorer",
     "StrOptions",
     "aggregate_score_dicts",
     "check_method_params",
     "check_sample_weight",
+    "classify_by_libsvm",
     "fit_and_score",
     "fit_calibrator",
     "fit_context",

@@ -214,6 +214,13 @@ class Folds:
         return not self.odd
 
     @cached_property
+    def are_singles(self) -> bool:
+        """Whether the folds are those of leave-one-out, in the order of the rows."""
+        rows = np.arange(self.n)
+        is_each = self.are_removable and len(self) == self.n and bool((self.sizes == 1).all())
+        return is_each and all(np.array_equal(k, rows) for k in (self.held_rows, self.test_rows))
+
+    @cached_property
     def sizes(self) -> Index:
         """How many rows each fold leaves out of training."""
         return lengths(self.helds)
@@ -253,11 +260,8 @@ class Folds:
         if isinstance(self.tests, EqualSets) and isinstance(self.helds, EqualSets):
             places = self.tests.rows[:, :, None] == self.helds.rows[:, None, :]
             return np.asarray((starts[:, None] + places.argmax(axis=2)).ravel())
-        picked = []
-        for start, test, held in zip(starts, self.tests, self.helds, strict=True):
-            order = np.argsort(held)
-            picked.append(start + order[np.searchsorted(held, test, sorter=order)])
-        return np.concatenate(picked)
+        triples = zip(starts, self.tests, self.helds, strict=True)
+        return np.concatenate([start + positions(held, test) for start, test, held in triples])
 
     @cached_property
     def shares(self) -> Array:
@@ -267,17 +271,12 @@ class Folds:
         np.add.at(share, self.pick, np.repeat(1.0 / (len(self) * counts), counts))
         return share
 
-    @cached_property
-    def _one_stack(self) -> Stack:
-        """All folds as one stack, for folds of equal size; no loop over a million of them."""
-        rows = self.held_rows.reshape(len(self), int(self.sizes[0]))
-        return Stack(np.arange(len(self)), rows, np.arange(rows.size).reshape(rows.shape))
-
     def stacks(self, is_active: NDArray[np.bool_]) -> Iterator[Stack]:
         """The held-out rows with ``is_active``, folds of equal size together."""
         all_active = bool(is_active.all())
         if all_active and self.sizes.min() == self.sizes.max():
-            yield self._one_stack
+            sets = self.held_rows.reshape(len(self), int(self.sizes[0]))
+            yield Stack(np.arange(len(self)), sets, np.arange(sets.size).reshape(sets.shape))
             return
         starts = np.cumsum(self.sizes) - self.sizes
         by_size: dict[int, list[tuple[int, Index, Index]]] = {}
@@ -322,13 +321,13 @@ class Merged:
         for k, own in enumerate(sets):
             numbers[own] = k
         places = [
-            merged.bounds[k] + _position(merged.tests[k], test)
+            merged.bounds[k] + positions(merged.tests[k], test)
             for k, test in zip(numbers.tolist(), folds.tests, strict=True)
         ]
         return cls(merged, numbers, np.concatenate(places))
 
 
-def _position(rows: Index, wanted: Index) -> Index:
+def positions(rows: Index, wanted: Index) -> Index:
     """The positions of some rows in others."""
     order = np.argsort(rows, kind="stable")
     found: Index = order[np.searchsorted(rows, wanted, sorter=order)]

@@ -108,8 +108,9 @@ def residual(y: ArrayLike, u: ArrayLike) -> Array:
 
 
 def margin(y: ArrayLike, u: ArrayLike) -> Array:
-    """The margin m = y·u."""
-    return np.multiply(y, u, dtype=np.float64)
+    """The margin m = y·u, in single precision if both are."""
+    is_single = all(getattr(own, "dtype", None) == np.float32 for own in (y, u))
+    return np.multiply(y, u, dtype=np.float32 if is_single else np.float64)
 
 
 def ramp(t: Array, h: float) -> Array:

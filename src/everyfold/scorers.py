@@ -1,7 +1,7 @@
 """Scorers that scikit-learn does not have: pass one as ``scoring=``."""
 
 from everyfold.engine.scoring.pooled_scorer import pooled
-from everyfold.gaussian_process.density_scorers import (
+from everyfold.gaussian_process.held_out_gaussians import (
     coverage_scorer,
     crps,
     log_density,

@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, ShuffleSplit
 
 from everyfold import KernelRidgeClassifierCV, KernelRidgeCV
 from everyfold.folds import Folds
-from everyfold.gradient.error_gradient import HeldOutError
+from everyfold.gradient.descent import HeldOutError
 from everyfold.kernel_ridge.bands import BandMatrix
 from everyfold.losses import Squared
 from everyfold.solvers import Problem

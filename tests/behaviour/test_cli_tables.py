@@ -190,7 +190,7 @@ def test_decimal_commas_and_semicolons_are_found_and_said(tmp_path):
     done = run(tmp_path, "search", name, "-m", "svc", *FOLDS, "--json", "--save", "m.skops")
     assert done.code == 0, done.err
     assert "note: the delimiter is ';'" in done.err
-    assert "note: commas are decimal points in column 'age', 'b'" in done.err
+    assert "note: read decimal commas in columns 'age', 'b'" in done.err
     plain = run(
         tmp_path, "search", write(tmp_path, numbers, "p.csv"), "-m", "svc", *FOLDS, "--json"
     )
@@ -202,7 +202,7 @@ def test_decimal_commas_and_semicolons_are_found_and_said(tmp_path):
     write(tmp_path, numbers, "bare.csv", sep=";", decimal=",", header=False)
     done = run(tmp_path, "plan", "bare.csv", "-m", "svc")
     assert f"{N} rows, 3 features" in done.err
-    assert "decimal points in column 0, 2" in done.err
+    assert "decimal commas in columns 0, 2" in done.err
 
 
 def test_dates_of_other_formats_and_of_parquet(tmp_path):

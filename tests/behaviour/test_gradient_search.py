@@ -44,7 +44,7 @@ from everyfold import (
 )
 from everyfold.gradient import descent
 from everyfold.gradient import gradient_search as starts
-from everyfold.gradient import scaled_estimators as scales
+from everyfold.gradient import outer_folds as scales
 from everyfold.gradient.outer_folds import OuterDescents
 from everyfold.kernels import resolve_gamma
 from everyfold.linalg import memory

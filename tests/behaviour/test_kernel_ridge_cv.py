@@ -31,6 +31,8 @@ from everyfold import (
     cross_val_predict,
 )
 from everyfold.kernel_ridge import ridge_scores
+from everyfold.kernel_ridge.gamma_search import best_gamma
+from everyfold.operators import FixedLandmarks
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(60, 3))
@@ -184,6 +186,38 @@ def test_a_tuned_gamma_is_as_good_as_a_grid_and_its_score_is_that_of_refits():
     np.testing.assert_allclose(model.predict(rows), own.fit(scaled, y).predict(scaled), rtol=1e-8)
     grid = KernelRidgeCV(np.logspace(-4, 2, 13), gamma=np.logspace(-4, 1, 11), scale="robust")
     assert model.best_score_ > grid.fit(rows, y).best_score_ * 1.002  # scores are negative
+
+
+@pytest.mark.parametrize("power", [-5.3, -2.0, -0.4, 0.0, 1.2, 2.7])
+def test_the_search_of_gamma_ends_at_the_peak(power):
+    tried = []
+
+    def score(gamma):
+        tried.append(gamma)
+        return -1.0 - (np.log10(gamma / 7.0) - power) ** 2
+
+    assert np.log10(best_gamma(score, score, 7.0) / 7.0) == pytest.approx(power, abs=1e-6)
+    assert len(tried) < 17
+
+
+def test_the_search_of_gamma_stays_where_wider_kernels_are_no_better():
+    noise = np.random.default_rng(0)
+    gamma = best_gamma(*[lambda g: -max(1.0, g) - 1e-4 * noise.uniform()] * 2, 1.0)
+    assert 0.1 < gamma <= 1.0
+    assert best_gamma(*[lambda g: np.nan] * 2, 3.0) == 3.0
+
+
+def test_leave_one_out_by_landmarks_is_that_of_refits():
+    operator, y = FixedLandmarks(X[:15]), Y[:, :2]
+    model = KernelRidgeCV(ALPHAS, gamma=0.4, operator=operator).fit(X, y)
+    squares = np.empty((len(ALPHAS), *y.shape))
+    for train, test in LeaveOneOut().split(X):
+        for k, alpha in enumerate(ALPHAS):
+            own = LSSVR(gamma=0.4, alpha=alpha, operator=operator).fit(X[train], y[train])
+            squares[k, test] = (own.predict(X[test]) - y[test]) ** 2
+    np.testing.assert_allclose(model.scores_[0], -squares.mean(axis=1), rtol=1e-8)
+    own = LSSVR(gamma=0.4, alpha=model.alpha_, operator=operator).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), own.predict(X), rtol=1e-9)
 
 
 def test_a_tuned_model_does_not_depend_on_units():
@@ -345,6 +379,11 @@ def test_what_makes_no_sense_is_refused(given, words):
         warnings.simplefilter("ignore", UserWarning)
         with pytest.raises(ValueError, match=words):
             KernelRidgeCV(**given).fit(rows, Y)
+
+
+def test_wrong_parameters_are_named_before_wrong_labels():
+    with pytest.raises(ValueError, match=r"alphas\[0\] == -1.0"):
+        KernelRidgeClassifierCV(alphas=[-1.0]).fit(np.eye(5), np.zeros(5))
 
 
 @parametrize_with_checks(

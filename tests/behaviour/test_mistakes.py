@@ -71,7 +71,12 @@ COMMANDS = {
         "column 'name' has 24 different texts in 24 rows, such as 'n0'; take them for categories "
         "with --one-hot, or leave the column out with --drop"
     ],
+    (*ALL, "--drop", "born,coulor"): ["--drop 'coulor' is not a column; did you mean 'colour'?"],
+    ("search", "german.csv", "-m", "svc"): [
+        "column 'born' has dates such as '01.01.1990'; turn them into days with --dates %d.%m.%Y"
+    ],
     # the model
+    ("search", "good.csv"): ["--model is missing; use --model svc for labels, --model svr for"],
     ("search", "good.csv", "-m", "svm"): ["--model 'svm' is not known; did you mean 'svc'?"],
     ("search", "good.csv", "-m", "krr"): ["did you mean 'kernel-ridge'?"],
     (*SVM, "-k", "gaussian"): ["--kernel 'gaussian' is not known; did you mean 'rbf'?"],
@@ -122,6 +127,8 @@ def folder(tmp_path_factory):
     tables = {"good": GOOD, "all": TABLE.drop(columns="patient"), "gaps": gaps}
     tables["names"] = GOOD.assign(ill=[f"n{i}" for i in range(N)]).rename(columns={"ill": "name"})
     tables["names"]["ill"] = GOOD["ill"]
+    dates = pd.date_range("1990-01-01", periods=N).strftime("%d.%m.%Y")
+    tables["german"] = GOOD.assign(ill=dates).rename(columns={"ill": "born"}).assign(ill=GOOD.ill)
     for name, table in tables.items():
         table.to_csv(folder / f"{name}.csv", index=False)
     (folder / "ragged.csv").write_text("a,b,y\n1,2,0\n1,2\n3,4,1\n")

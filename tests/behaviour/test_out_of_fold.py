@@ -25,6 +25,7 @@ from everyfold import (
     Nystrom,
     streams,
 )
+from everyfold.operators import lowrank
 from everyfold.papers import MethodOptions
 
 X, y = make_regression(n_samples=60, n_features=4, noise=5.0, random_state=0)
@@ -214,6 +215,61 @@ def test_sums_over_rows_keep_no_values(monkeypatch):
     scores = [r2_score(y[test], other[test]) for _, test in ms.KFold(3).split(X)]
     expected = every.cv_results_["mean_test_score"][1 - every.best_index_]
     assert_allclose(np.mean(scores), expected, rtol=1e-8)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Long tables are short; what is summed in each pass over the rows is counted."""
+    monkeypatch.setattr("everyfold.operators.lowrank.BLOCK", 100)
+    monkeypatch.setattr("everyfold.engine.planning.units.ROWS_TO_SUM", 1)
+    found = []
+    run = lowrank.accumulate
+    monkeypatch.setattr(lowrank, "accumulate", lambda *own: (found.append(0), run(*own))[1])
+    return found
+
+
+@pytest.mark.parametrize("target", [y, y[:, None], np.column_stack([y, -y])], ids=["1", "n1", "n2"])
+@pytest.mark.parametrize("scaling", ["sum", "mean"])
+def test_one_pass_gives_scores_and_the_winner(passes, target, scaling):
+    """Values that nobody has asked for take no pass, and neither does the refit."""
+    target = target + 100.0
+    operator = Nystrom(10, sampling="uniform", random_state=0)
+    grid = {"alpha": [0.01, 0.1], "gamma": [0.1, 0.2]}
+    search = FastGridSearchCV(KernelRegressor(operator=operator), grid, cv=3)
+    search.set_params(method=MethodOptions(ridge_scaling=scaling)).fit(X, target)
+    assert len(passes) == 2  # one for each kernel
+    best = search.best_estimator_
+    alone = clone(best).fit(X, target)
+    assert len(passes) == 3
+    assert_allclose(search.predict(X), alone.predict(X), rtol=1e-9)
+    assert search.predict(X).shape == target.shape
+    assert_allclose(best.intercept_, alone.intercept_, rtol=1e-9)
+    assert (search.n_features_in_, str(best.kernel_)) == (4, str(alone.kernel_))
+    assert not search._keeper.lacks(search._numbers[search.best_index_])
+    assert len(passes) == 3
+    found = search.out_of_fold()
+    assert len(passes) == 4
+    scores = [r2_score(target[t], found.values[t]) for _, t in ms.KFold(3).split(X)]
+    assert_allclose(np.mean(scores), search.best_score_, rtol=1e-8)
+    search.out_of_fold()
+    assert len(passes) == 4
+
+
+def test_values_that_wait_for_the_rows(passes):
+    operator = Nystrom(10, random_state=0)
+    search = FastGridSearchCV(KernelRegressor(operator=operator), {"alpha": [0.1, 1.0]}, cv=3)
+    rows = X.copy()
+    search.fit(rows, y)
+    first = len(passes)
+    copy = pickle.loads(pickle.dumps(search))
+    assert len(passes) == first + 1
+    rows *= 2.0
+    assert_array_equal(copy.out_of_fold().values, search.out_of_fold().values)
+    search.fit(rows, y)
+    rows *= 0.5
+    with pytest.raises(ValueError, match=r"have changed: X \(other values\); fit the search again"):
+        search.out_of_fold()
+    assert_allclose(pickle.loads(pickle.dumps(search)).predict(X), search.predict(X))
 
 
 def test_what_is_kept_is_planned_and_survives_pickling():

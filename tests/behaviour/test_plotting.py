@@ -5,6 +5,7 @@ import builtins
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.integrate import trapezoid
 from scipy.stats import loguniform
 from sklearn.calibration import calibration_curve
 from sklearn.exceptions import NotFittedError
@@ -280,7 +281,7 @@ def test_many_classes_with_any_names():
     classes = np.unique(names)
     areas = [roc_auc_score(names[codes] == c, values[:, k]) for k, c in enumerate(classes)]
     assert len(display.displays_) == 10
-    shown = [float(np.trapezoid(*line.get_data()[::-1])) for line in display.ax_.lines[:10]]
+    shown = [float(trapezoid(*line.get_data()[::-1])) for line in display.ax_.lines[:10]]
     assert_allclose(sorted(shown), sorted(areas)[:10])
 
 

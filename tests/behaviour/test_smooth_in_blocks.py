@@ -50,6 +50,13 @@ def pair(model, grid=GRID, data=None, source=None, **options):
     return memory, blocks.fit(ArrayRows(X, y) if source is None else source)
 
 
+@pytest.fixture(params=["held", "made in every pass"])
+def features(request, monkeypatch):
+    """Features of all rows that are held between passes, or not."""
+    if request.param != "held":
+        monkeypatch.setattr(newton_passes, "_HELD_SHARE", 0.0)
+
+
 def assert_same(memory, blocks, atol=1e-6):
     for i in range(memory.n_splits_):
         key = f"split{i}_test_score"
@@ -71,6 +78,7 @@ def test_logistic_loss_equals_memory(operator, k, scoring):
 
 
 @pytest.mark.parametrize("loss", ["huber_hinge", "squared_hinge"])
+@pytest.mark.usefixtures("features")
 def test_hinges_equal_memory(loss):
     model = KernelClassifier(loss, operator=LANDMARKS, h=0.2)
     memory, blocks = pair(model, {"alpha": [0.05, 5.0]}, scoring="roc_auc")
@@ -80,6 +88,7 @@ def test_hinges_equal_memory(loss):
     np.testing.assert_allclose(values, memory.decision_function(X), atol=1e-4)
 
 
+@pytest.mark.usefixtures("features")
 def test_smooth_losses_of_numbers_equal_memory():
     model = KernelRegressor("smooth_epsilon", operator=LANDMARKS, h=0.3)
     data, grid = rows(0), {"alpha": [0.01, 1.0]}
@@ -89,6 +98,7 @@ def test_smooth_losses_of_numbers_equal_memory():
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("scaler", [False, True])
+@pytest.mark.usefixtures("features")
 def test_logistic_regression_equals_memory(intercept, scaler):
     model, grid = LogisticRegression(fit_intercept=intercept, tol=1e-9), {"C": [0.01, 1.0, 100.0]}
     if scaler:
@@ -101,6 +111,7 @@ def test_logistic_regression_equals_memory(intercept, scaler):
     np.testing.assert_allclose(values, memory.decision_function(X), atol=1e-5)
 
 
+@pytest.mark.usefixtures("features")
 def test_weights_of_rows_and_classes():
     X, y = rows()
     w = np.where(np.arange(N) % 5 == 0, 0.0, 1.0 + np.arange(N) % 3)
@@ -122,6 +133,7 @@ def test_weights_of_rows_and_classes():
         np.testing.assert_allclose(blocks[kept], memory[kept], atol=1e-4)
 
 
+@pytest.mark.usefixtures("features")
 def test_blocks_and_samples_of_any_size(monkeypatch):
     model = KernelLogisticClassifier(operator=LANDMARKS)
     X, y = rows(n=700)
@@ -133,6 +145,61 @@ def test_blocks_and_samples_of_any_size(monkeypatch):
         monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _, h=height: h)
         found = cross_val_score(model, ArrayRows(X, y), cv=CV, scoring="neg_log_loss")
         np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_features_that_are_held_take_one_pass_over_the_rows(monkeypatch):
+    X, y = rows(n=700)
+    model, grid = KernelLogisticClassifier(operator=LANDMARKS), {"C": [0.1, 10.0]}
+    starts, passes = [], []
+    read, run = ArrayRows.blocks, newton_passes.SlopePass.__call__
+
+    def counted(self, size):
+        starts.append(0)
+        return read(self, size)
+
+    monkeypatch.setattr(ArrayRows, "blocks", counted)
+    monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _: 50)
+    monkeypatch.setattr(
+        newton_passes.SlopePass, "__call__", lambda *own: (passes.append(0), run(*own))[1]
+    )
+    counts, tables = [], []
+    for share in (newton_passes._HELD_SHARE, 0.0):
+        monkeypatch.setattr(newton_passes, "_HELD_SHARE", share)
+        starts.clear(), passes.clear()
+        search = FastGridSearchCV(model, grid, cv=CV, scoring="neg_log_loss")
+        tables.append(search.fit(ArrayRows(X, y)).cv_results_["mean_test_score"])
+        counts.append((len(starts), len(passes)))
+    (held, of_held), (made, of_made) = counts
+    assert of_held > 5
+    assert made - of_made == held - 1  # features are made in a pass of their own
+    np.testing.assert_allclose(tables[0], tables[1], atol=1e-6)
+    # Threads have every so-manyth block each.
+    works = newton_passes.HeldRows.reduce
+    monkeypatch.setattr(newton_passes, "_HELD_SHARE", 0.25)
+    monkeypatch.setattr(
+        newton_passes.HeldRows, "reduce", lambda self, work, _: works(self, work, 3)
+    )
+    search.fit(ArrayRows(X, y))
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], tables[0], atol=1e-7)
+
+
+def test_features_that_are_held_serve_numbers_far_from_zero():
+    X, y = rows(0)
+    model = KernelRegressor("smooth_epsilon", operator=LANDMARKS, h=0.3)
+    data, grid = (X, y + 1e6), {"alpha": [0.01, 1.0]}
+    memory, blocks = pair(model, grid, data, scoring="neg_mean_absolute_error")
+    assert_same(memory, blocks)
+
+
+def test_the_rows_themselves_follow_features_that_are_held(monkeypatch):
+    """Single precision may not be enough; the last passes have the digits of the rows."""
+    monkeypatch.setattr(newton_passes, "_HELD_PASSES", 0.2)
+    read = []
+    run = newton_passes.reduced
+    monkeypatch.setattr(newton_passes, "reduced", lambda *own: (read.append(0), run(*own))[1])
+    memory, blocks = pair(KernelLogisticClassifier(operator=LANDMARKS, gamma=0.4), {"C": [1.0]})
+    assert len(read) > 3
+    assert_same(memory, blocks)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "svm"])

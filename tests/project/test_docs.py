@@ -114,6 +114,20 @@ def test_the_example_of_the_readme_prints_what_is_shown(capsys, monkeypatch):
     assert printed[1] == lines[1]
 
 
+def test_the_first_page_prints_what_it_shows(capsys):
+    """But for the times."""
+    text, names = (ROOT / "docs" / "start.md").read_text(encoding="utf-8"), {}
+    shown = 0
+    for _, source in blocks(text):
+        exec(source, names)
+        printed = capsys.readouterr().out
+        below = text.partition(source + "\n```\n\n```text\n")[2].partition("```")[0]
+        wanted, found = (re.sub("cost .*", "", lines) for lines in (below, printed))
+        assert found == wanted, source
+        shown += bool(below)
+    assert shown == 3
+
+
 def test_times_of_the_readme_are_in_the_results():
     """Both times of every row of its tables are in a file that a script has printed."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")

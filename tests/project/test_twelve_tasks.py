@@ -24,8 +24,8 @@ from everyfold import (
     Nystrom,
     cross_val_score,
 )
-from everyfold.io import ParquetRows
 from everyfold.papers import HuberSVC, bif, circulant, gacv, granularity
+from everyfold.streams import ParquetRows
 from tests.shell import run
 
 IRIS, LABELS = load_iris(return_X_y=True)
@@ -95,7 +95,7 @@ def probabilities(folder):
 
 def memory(folder):
     pd.DataFrame(SUGAR).add_prefix("x").assign(y=LEVEL).to_parquet(folder / "rows.parquet")
-    rows = ParquetRows(folder / "rows.parquet", "y")
+    rows = ParquetRows(folder / "rows.parquet", target="y")
     assert cross_val_score(LSSVR(gamma=10.0, operator=Nystrom(50)), rows).shape == (5,)
 
 

@@ -29,7 +29,6 @@ FEATURES = {
     "engine/adaptive/rank_search",
     "engine/execution/passes",
     "engine/reading/permutations",
-    "engine/serialisation",
     "engine/execution/block_methods",
     "engine/source_data",
     "engine/checkpoint",

@@ -293,15 +293,6 @@ def prepare_once(steps: tuple[Step, ...], X: Matrix) -> Matrix:
     return X
 
 
-def take_rows(
-    X: Matrix, train: Index, test: Index, *, is_pairwise: bool = False
-) -> tuple[Matrix, Matrix]:
-    """The rows of a fold; of a kernel matrix, with the columns of the training rows."""
-    if is_pairwise:
-        return X[np.ix_(train, train)], X[np.ix_(test, train)]
-    return X[train], X[test]
-
-
 def prepare_fold(
     steps: tuple[Step, ...],
     X: Matrix,

@@ -195,7 +195,7 @@ def _svc(estimator: Estimator) -> Model:
             "SVC(break_ties=True, decision_function_shape='ovo') predicts nothing; use "
             "decision_function_shape='ovr', which has values to break ties by"
         )
-    voting = Voting(shape, break_ties, needs_weight=True)
+    voting = Voting(shape, break_ties, is_libsvm=True)
     return Model(
         _svm_choice(estimator),
         Hinge(),

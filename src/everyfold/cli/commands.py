@@ -59,7 +59,7 @@ _VERSION = typer.Option(
 
 
 def root(version: bool = _VERSION) -> None:
-    r"""Cross-validation of kernel machines without refitting.
+    r"""Cross-validation of kernel machines and linear models without refitting.
 
     \b
     Find good parameters, keep the model, use it:

@@ -35,6 +35,7 @@ MOST_VALUES, LEAST_ROWS = 20, 5
 MANY_NUMBERS = 3
 
 _DROP = "or leave the column out with --drop"
+_FORMATS = ("iso", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
 _DATE = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?$|^\d{1,2}([./-])\d{1,2}[./-]\d{2,4}( .*)?$"
 
 
@@ -122,7 +123,8 @@ def kind_of(column: Column, encoding: Encoding) -> Kind | Fault:
         if encoding.dates is not None and days(column, encoding.dates) is not None:
             return DATE
         form = "" if encoding.dates is None else f", which are not of the format {encoding.dates}"
-        ask = "turn them into days with --dates iso, or --dates %d.%m.%Y for another format"
+        form_of_all = next((f for f in _FORMATS if days(column, f) is not None), "FORMAT")
+        ask = f"turn them into days with --dates {form_of_all}"
         return Fault(f"dates such as {example!r}{form}", f"{ask}, {_DROP}")
     n_values = len(np.unique(known))
     if n_values > MOST_VALUES and n_values * LEAST_ROWS > len(known):

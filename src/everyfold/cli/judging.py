@@ -118,7 +118,7 @@ def show_score(case: Case, options: JudgeOptions) -> None:
         record = {**asdict(interval), "scoring": case.scoring, "as_saved": as_saved}
         return show_record({**record, "findings": dict(rest)})
     score = f"{case.scoring} {interval}; fitted to {case.n_rows} like these"
-    saved = f"{as_saved:.4g} on these rows, which means something if it was fitted to others"
+    saved = f"{as_saved:.4g} on these rows; only of use for rows that it was not fitted to"
     method = ("method", f"{interval.method}: {interval.why}")
     return _show([("score", score), method, ("as saved", saved), *rest])
 

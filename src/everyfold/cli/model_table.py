@@ -208,6 +208,11 @@ def check_names(model: str, kernel: str | None, task: str, impute: str | None) -
     """Raise if there is no such model, or not with that kernel or for that task."""
     if impute is not None:
         choose("--impute", impute, ("median", "mean"))
+    if not model:
+        raise BadInput(
+            f"--model is missing; use --model svc for labels, --model svr for numbers, or another "
+            f"of {', '.join(MODELS)}"
+        )
     choose("--model", model, MODELS)
     row = MODELS[model]
     if kernel is not None:

@@ -69,10 +69,10 @@ class ModelOptions(Common):
     """What the commands that fit take."""
 
     data: Path = _DATA
-    model: str = _option(..., "--model -m", f"One of {', '.join(MODELS)}.", "NAME")
+    model: str = _option("", "--model -m", f"One of {', '.join(MODELS)}.", "NAME")
     kernel: str | None = _option(None, "--kernel -k", _KERNEL, "NAME")
     target: list[str] = _option([], "--target -t", _TARGET, "COLUMN")
-    drop: list[str] = _option([], "--drop", "Leave a column out; may repeat.", "COLUMN")
+    drop: list[str] = _option([], "--drop", "Leave a column out, or several: a,b.", "COLUMN")
     groups: str | None = _option(None, "--groups", _GROUPS, "COLUMN")
     weights: str | None = _option(None, "--weights", "Weights of the rows in every fit.", "COLUMN")
     id: str | None = _option(None, "--id", "Names of the rows, for predictions.", "COLUMN")

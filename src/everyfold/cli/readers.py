@@ -89,7 +89,7 @@ def check_size(size: int, what: str) -> None:
     most = most_bytes()
     if size > most:
         words = f"{size / 1e9:.3g} GB, and a file may take {most / 1e9:.3g} GB"
-        remedy = "take fewer rows or columns, or read the file in blocks (everyfold.streams)"
+        remedy = "take fewer rows or columns, or give a folder of files, which are read in blocks"
         raise BadInput(f"{what} more than the memory allows ({words}); {remedy}")
 
 
@@ -244,7 +244,8 @@ def _read_text(raw: bytes, kind: str, has_header: bool | None) -> InputTable:
     if with_commas:
         which = ", ".join(repr(first[i]) if has_header else str(i) for i in with_commas[:10])
         more = ", …" if len(with_commas) > 10 else ""
-        notes.append(f"commas are decimal points in column {which}{more}")
+        plural = "" if len(with_commas) == 1 else "s"
+        notes.append(f"read decimal commas in column{plural} {which}{more}")
     return InputTable(tuple(first) if has_header else None, columns, below, notes)
 
 

@@ -301,7 +301,7 @@ class InputTable:
     def judged(self, layout: Layout, roles: Roles) -> TableData:
         """Rows as a model takes them, and the target and groups to judge it by."""
         names, n = self.names or (), len(self.columns)
-        goals = find_targets(names, n, roles.target or layout.targets)
+        goals = find_columns(names, n, "--target", roles.target or layout.targets)
         if len(goals) != len(layout.targets):
             counts = f"{len(goals)} columns, and the model predicts {len(layout.targets)}"
             raise BadInput(f"--target names {counts}; name as many")
@@ -374,14 +374,14 @@ def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
     raise BadInput(f"{option} {name!r}: {advice}")
 
 
-def find_targets(names: Sequence[str], n: int, texts: Sequence[str]) -> list[int]:
-    """The columns of ``--target``, given one by one or as a list; a name may have a comma."""
+def find_columns(names: Sequence[str], n: int, option: str, texts: Sequence[str]) -> list[int]:
+    """Columns that are given one by one or as a list; a name may have a comma."""
     words = [
         word.strip() for text in texts for word in ([text] if text in names else text.split(","))
     ]
-    found = [find_column(names, n, "--target", word) for word in words]
+    found = [find_column(names, n, option, word) for word in words]
     for word in (word for word, i in zip(words, found, strict=True) if found.count(i) > 1):
-        raise BadInput(f"--target names {word!r} more than once; name every column once")
+        raise BadInput(f"{option} names {word!r} more than once; name every column once")
     return found
 
 
@@ -389,7 +389,7 @@ def assign_columns(
     names: Sequence[str], n: int, roles: Roles
 ) -> tuple[tuple[int, ...], list[int], dict[str, int]]:
     """The positions of features and target among n columns, and of the others by their role."""
-    dropped = [find_column(names, n, "--drop", name) for name in roles.drop]
+    dropped = find_columns(names, n, "--drop", roles.drop)
     named = {"groups": roles.groups, "weights": roles.weights, "id": roles.id}
     beside = {
         role: find_column(names, n, f"--{role}", name)
@@ -405,7 +405,7 @@ def assign_columns(
         words = "is the last column, which is the target unless --target names another"
         raise BadInput(f"--{role} {named[role]!r} {words}; give --target")
     if roles.target:
-        goals = find_targets(names, n, roles.target)
+        goals = find_columns(names, n, "--target", roles.target)
     for role in (role for role, i in beside.items() if i in goals):
         raise BadInput(f"--{role} {named[role]!r} is the target; name another column")
     features = tuple(i for i in left if i not in goals)

@@ -23,10 +23,10 @@ import numpy as np
 
 from everyfold._typing import Array, Index, Mask
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.refit import FoldAnswer, Refit
-from everyfold.folds import Fold, Folds, Stack
-from everyfold.linalg.blas import product
-from everyfold.linalg.symmetric import EPS, FactoredStack, is_trusted
+from everyfold.crossval.refit import refit_alone
+from everyfold.folds import Folds, Stack
+from everyfold.linalg.blas import dots, product
+from everyfold.linalg.symmetric import EPS, FactoredStack
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import Response
 from everyfold.solvers import (
@@ -38,6 +38,7 @@ from everyfold.solvers import (
     relative_forces,
     solve_path,
 )
+from everyfold.solvers.block_newton import share_of_steps
 
 # Newton steps of a fold before it is refitted by itself; most need two to five.
 _STEPS = 30
@@ -55,8 +56,8 @@ _FORCING = 1e-2
 # A fold whose violation does not fall by half so many times is refitted by itself.
 _STALLS = 5
 
-# A step is shortened if the objective rises at its end, by this share of what it falls first.
-_OVERSHOOT, _HALVINGS = 0.1, 12
+# How often the interval of a step that goes too far is halved.
+_HALVINGS = 12
 
 # M is formed if there are more folds than n divided by this: 4 n³ flops for a fourth of those of
 # every product.
@@ -95,19 +96,10 @@ class Together(CrossValMethod):
             done = np.logical_and.reduce([done for _, done in found])
             condition = np.full(len(folds), fit.condition)
             for i in np.flatnonzero(~done).tolist():
-                own = _alone(problem, operator, ridge, fit, folds[i])
+                own = refit_alone(problem, operator, folds[i], ridge, fit.solution)
                 values[folds.bounds[i] : folds.bounds[i + 1]] = own.values[0]
                 condition[i] = own.condition[0]
-            exact = np.array([is_trusted(c) for c in condition])
-            yield OutOfFold(values, exact, np.full(len(folds), np.nan), condition)
-
-
-def _alone(
-    problem: Problem, operator: SupportsResponse, ridge: float, fit: Fit, fold: Fold
-) -> FoldAnswer:
-    """A fold that is fitted by itself, from the fit on all rows."""
-    part = operator.split(fold.train, fold.test)
-    return Refit().solve([problem], part, [ridge], [{ridge: fit.solution}])
+            yield OutOfFold.of_refits(values, condition)
 
 
 def _column(
@@ -342,10 +334,10 @@ class _Batch:
         u, phi = self._solve(live, E)
         step_u, step_phi = np.zeros_like(E), np.zeros_like(E)
         p_u, p_phi = u, phi
-        slope = np.einsum("ij,ij->j", E, u)
+        slope = dots(E, u)
         for _ in range(_PRODUCTS):
             H = D * p_u - p_phi
-            bend = np.einsum("ij,ij->j", H, p_u)
+            bend = dots(H, p_u)
             with np.errstate(divide="ignore", invalid="ignore"):
                 alpha = np.where(bend > 0.0, -slope / bend, 0.0)
             step_u += alpha * p_u
@@ -355,7 +347,7 @@ class _Batch:
             if not is_open.any():
                 break
             u, phi = self._solve(live, E)
-            after = np.einsum("ij,ij->j", E, u)
+            after = dots(E, u)
             with np.errstate(divide="ignore", invalid="ignore"):
                 beta = np.where(is_open, after / slope, 0.0)
             slope = np.where(is_open, after, 0.0)
@@ -369,27 +361,13 @@ class _Batch:
         self.phi[:, live] += share * step_phi
 
     def _share(self, live: Index, step_u: Array, step_phi: Array) -> Array:
-        """How far to go along each step: all the way, or to where the objective is least before.
+        """How far to go along each step."""
 
-        Its derivative rises along the step, so that halving intervals finds its zero.
-        """
-        share = np.ones(len(live))
-        some = np.arange(len(live))
-
-        def rise(at: Array) -> Array:
+        def rise(at: Array, some: Index) -> Array:
             own = live[some]
             U, d = self.U[:, own] + at * step_u[:, some], step_u[:, some]
             forces = self.w[:, own] * self.start.problem.loss.slope(self.start.y, U)
             forces -= self.phi[:, own] + at * step_phi[:, some]
-            return np.asarray(np.einsum("ij,ij->j", forces, d))
+            return dots(forces, d)
 
-        first = np.abs(rise(np.zeros(len(live))))
-        some = np.flatnonzero(rise(share) > _OVERSHOOT * first)
-        if some.size:
-            low, high = np.zeros(len(some)), np.ones(len(some))
-            for _ in range(_HALVINGS):
-                middle = 0.5 * (low + high)
-                is_beyond = rise(middle) > 0.0
-                high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
-            share[some] = 0.5 * (low + high)
-        return share
+        return share_of_steps(rise, len(live), _HALVINGS)

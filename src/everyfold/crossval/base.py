@@ -19,15 +19,12 @@ from numpy.typing import NDArray
 from everyfold import _extensions
 from everyfold._typing import Array, ClosedName, Index, Route
 from everyfold.folds import Folds, Merged
-from everyfold.linalg.symmetric import EPS
+from everyfold.linalg.symmetric import are_trusted
 from everyfold.losses import Loss
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import FoldErrors
 from everyfold.operators.response import StructureError
 from everyfold.solvers import Problem
-
-# The relative rounding of a sum of many terms.
-_ROUNDING = 10.0 * EPS
 
 
 class InexactWarning(UserWarning):
@@ -84,6 +81,8 @@ class OutOfFold:
     errors : FoldErrors, optional
         The sums of squared errors of the folds, where they were all that was asked for; there are
         no values then.
+    whole : tuple, optional
+        The model of all rows where it is known: coefficients of the features, and intercepts.
     """
 
     values: Array
@@ -94,6 +93,12 @@ class OutOfFold:
     is_unique: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     words: str = field(default="", kw_only=True)
     errors: FoldErrors | None = field(default=None, kw_only=True)
+    whole: tuple[Array, Array] | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def of_refits(cls, values: Array, condition: Array) -> OutOfFold:
+        """What refits predict: exact where the condition number of the fold leaves digits."""
+        return cls(values, are_trusted(condition), np.full(len(condition), np.nan), condition)
 
     @classmethod
     def beside(cls, parts: Sequence[OutOfFold], values: Array | None = None) -> OutOfFold:
@@ -138,38 +143,6 @@ class OutOfFold:
             failures={i: self.failures[k] for i, k in enumerate(of) if k in self.failures},
             is_unique=None if self.is_unique is None else self.is_unique[of],
         )
-
-    def mistakes(self, y: Array, folds: Folds) -> Array:
-        """How far each held-out sign is from the label: 0, 1, or 1/2 for a tie; shape (N, q).
-
-        A value below its own error estimate, the rounding of the system behind it beside labels
-        and values, has no sign. One that is not finite is a mistake.
-
-        Parameters
-        ----------
-        y : array of shape (n,) or (n, q)
-            Labels -1 and +1 of all rows.
-        folds : Folds
-            Those of the values.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from everyfold.crossval import Folds, OutOfFold
-        >>> folds = Folds.from_splits([(np.array([2]), np.array([0, 1]))], 3)
-        >>> values, unknown = np.array([[0.7], [1e-20]]), np.array([np.nan])
-        >>> record = OutOfFold(values, np.array([True]), unknown, np.array([10.0]))
-        >>> record.mistakes(np.array([-1.0, 1.0, 1.0]), folds).ravel()
-        array([1. , 0.5])
-        """
-        labels = np.reshape(y, (len(y), -1))[folds.test_rows]
-        counts = np.diff(folds.bounds)
-        error = np.repeat(_ROUNDING * np.nan_to_num(self.condition, nan=1.0), counts)[:, None]
-        sizes = np.abs(np.nan_to_num(self.values, nan=0.0, posinf=0.0, neginf=0.0))
-        is_known = np.isfinite(self.values)
-        is_tie = is_known & (sizes <= error * sizes.max(axis=0, initial=1.0))
-        is_right = is_known & (self.values * labels > 0.0)
-        return np.where(is_tie, 0.5, ~is_right)
 
 
 class CrossValMethod(ABC):

@@ -21,18 +21,23 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from everyfold._typing import Array, Index, Route
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.newton_step import StepOptions, newton_steps
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
-from everyfold.crossval.series import mean_series, rows_left, same_ridge, share_of_ridge
 from everyfold.folds import Folds, Stack
-from everyfold.linalg.symmetric import is_trusted
+from everyfold.linalg.symmetric import are_trusted, is_trusted
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
-from everyfold.operators.response import Response, Solution, weights_of_sets
-from everyfold.solvers import Problem, solve
+from everyfold.operators.response import (
+    DualModel,
+    Response,
+    Solution,
+    influence_series,
+    weights_of_sets,
+)
+from everyfold.solvers import Fit, NewtonModel, Problem, has_flat_intercept, solve, solve_path
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ class ClosedFormCV(CrossValMethod):
             )
         if not problem.loss.has_constant_curvature:
             yield from self._without_closed_form(problem, operator, ridges, folds)
-        elif problem.ridge_scaling == "mean" and self._limit < math.inf:
+        elif problem.ridge_scaling == "mean" and self.limit < math.inf:
             yield from self._mean_series(problem, operator, ridges, folds)
         else:
             yield from self._resummed(problem, operator, ridges, folds)
@@ -119,8 +124,26 @@ class ClosedFormCV(CrossValMethod):
         if self.order == "exact":
             yield from Refit().evaluate(problem, operator, ridges, folds)
         else:
-            options = StepOptions(self._limit, self._wants_radius, self.certify, self.starts)
-            yield from newton_steps(problem, operator, ridges, folds, options)
+            for fit in self._fits(problem, operator, ridges):
+                targets = range(problem.y.shape[1])
+                columns = [_column(problem, k, operator, fit, folds, self) for k in targets]
+                yield OutOfFold.beside(columns)
+
+    def _fits(
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
+    ) -> Iterator[Fit]:
+        """The fits on all rows, from the starts if there are some."""
+        if self.starts is None:
+            yield from solve_path(problem, operator, ridges, keep_responses=True)
+            return
+        for ridge, start in zip(ridges, self.starts, strict=True):
+            yield from solve_path(problem, operator, [ridge], start=start, keep_responses=True)
+
+    def certifies(self, problem: Problem, n_folds: int) -> bool:
+        """Whether to check that no remaining row changes the piece of its loss."""
+        if self.limit < math.inf or not problem.loss.is_piecewise_quadratic:
+            return False
+        return n_folds <= CERTIFIED_FOLDS if self.certify is None else self.certify
 
     @property
     def may_merge(self) -> bool:
@@ -128,13 +151,14 @@ class ClosedFormCV(CrossValMethod):
         return self.owners is None
 
     @cached_property
-    def _limit(self) -> float:
+    def limit(self) -> float:
         """The order as a number: for squared loss "exact" is what infinity gives."""
         return math.inf if self.order == "exact" else float(self.order)
 
     @cached_property
-    def _wants_radius(self) -> bool:
-        return self._limit < math.inf if self.with_radius is None else self.with_radius
+    def wants_radius(self) -> bool:
+        """Whether spectral radii are reported."""
+        return self.limit < math.inf if self.with_radius is None else self.with_radius
 
     # -- sets of rows: (★) in both conventions, the series in the "sum" convention -----------------
 
@@ -183,13 +207,13 @@ class ClosedFormCV(CrossValMethod):
             e, force = self._left_out(response, stack, _take(reduced, stack, own))
             held[stack.slots] = _take(problem.y, stack, own) - e / s[stack.rows][:, :, None]
             removed.append(force)
-            if self._wants_radius:
+            if self.wants_radius:
                 radius[stack.folds] = response.radius(stack.rows)
         if problem.n_active < problem.n:
             self._passive(problem, operator, response, folds, (stacks, removed), held)
         values = held[folds.pick]
         condition = np.full(len(folds), response.condition)
-        is_exact = self._limit == math.inf and response.is_exact
+        is_exact = self.limit == math.inf and response.is_exact
         exact = np.full(len(folds), is_exact and is_trusted(response.condition))
         if not np.isfinite(values).all():
             parts = enumerate(folds.split(values))
@@ -204,12 +228,12 @@ class ClosedFormCV(CrossValMethod):
         The series applies M once more than it accumulates: what moves the rows outside S is the
         residual of the order before. In the limit the two are the same.
         """
-        if self._limit == math.inf:
+        if self.limit == math.inf:
             e = response.solve_residual_blocks(stack.rows, reduced)
             return e, e
         residual = response.scale * reduced
-        before = residual + response.hat_series(stack.rows, residual, int(self._limit) - 1)
-        return residual + response.hat_series(stack.rows, residual, int(self._limit)), before
+        before = residual + response.hat_series(stack.rows, residual, int(self.limit) - 1)
+        return residual + response.hat_series(stack.rows, residual, int(self.limit)), before
 
     def _passive(
         self,
@@ -261,21 +285,21 @@ class ClosedFormCV(CrossValMethod):
     def _mean_series(
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
-        """The form of the papers, as in :mod:`everyfold.crossval.series`."""
+        """The form of the papers, as of :func:`mean_series`."""
         theta = weights_of_sets(folds.helds, share_of_ridge(problem, folds), problem.n)
         rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
             solution, D = response.solution(), response.curvature[:, None]
             u = operator.evaluate(solution.coef) + solution.intercept
             g = -D * (problem.y - u)
-            delta = mean_series(response, problem, folds, g, int(self._limit))
+            delta = mean_series(response, problem, folds, g, int(self.limit))
             values = np.concatenate(
                 [u[rows] + delta[rows, i] for i, rows in enumerate(folds.tests)]
             )
             nothing = np.zeros(len(folds), dtype=bool)
             condition = np.full(len(folds), response.condition)
             radius = np.full(len(folds), np.nan)
-            if self._wants_radius:
+            if self.wants_radius:
                 radius = response.rates(theta, self.seed)
             yield OutOfFold(values, nothing, radius, condition)
 
@@ -319,7 +343,8 @@ class InnerLeaveOneOut(FoldSolver[None]):
         inside = problem.restrict(part.train)
         solution, reached = self._best(inside, part)
         values = part.cross @ solution.coef + solution.intercept
-        return FoldAnswer(values[None], np.array([reached]), np.array([is_trusted(reached)]))
+        condition = np.array([reached])
+        return FoldAnswer(values[None], condition, are_trusted(condition))
 
     def _best(self, inside: Problem, part: TrainTestKernel) -> tuple[Solution, float]:
         """The fit by the best ridge, and its condition number."""
@@ -342,3 +367,213 @@ class InnerLeaveOneOut(FoldSolver[None]):
     def _choice(self, inside: Problem, errors: Sequence[Array]) -> int:
         """The number of the ridge with the least squared error."""
         return int(np.argmin([np.mean(inside.w[:, None] * left**2) for left in errors]))
+
+
+# -- The influence series where the ridge is a multiple of the number of rows ----------------------
+
+
+def rows_left(problem: Problem, folds: Folds) -> Index:
+    """How many of the rows that count in the ridge each fold trains on."""
+    if problem.n_counted == problem.n:
+        return problem.n - folds.sizes
+    counts = problem.w if problem.counts is None else problem.counts
+    out = [np.count_nonzero(counts[held]) for held in folds.helds]
+    return int(problem.n_counted) - np.array(out, dtype=np.intp)
+
+
+def same_ridge(left: Index, folds: Folds) -> list[tuple[int, Index, Folds]]:
+    """Folds that leave as many rows, and so have one ridge: rows left, numbers, and the folds."""
+    groups = [(int(size), np.flatnonzero(left == size)) for size in np.unique(left)]
+    return [(n, ids, folds if len(groups) == 1 else folds.subset(ids)) for n, ids in groups]
+
+
+def share_of_ridge(problem: Problem, folds: Folds) -> Array:
+    r"""What :math:`\Theta` is on the rows that a fold trains on, (t,): -m/(n-m)."""
+    left = rows_left(problem, folds)
+    return -(problem.n_counted - left) / left
+
+
+def mean_series(response: Response, problem: Problem, folds: Folds, g: Array, order: int) -> Array:
+    r"""How the values of all rows move in each fold, (n, t, q), for forces g of shape (n, q).
+
+    Holding out m of n rows then lowers the ridge too, so that the force on every row changes: with
+    :math:`\Theta = 1` on S and :math:`-m/(n-m)` elsewhere, :math:`\delta_1 = M\Theta g` and
+    :math:`\delta_{j+1} = M\Theta D\,\delta_j` (the "mean" convention, that of the papers).
+
+    **Cost** a product with M for each term, fold and target.
+    """
+    elsewhere = share_of_ridge(problem, folds)
+    first = response.influence(folds.helds, elsewhere, g)
+    if order == 1:
+        return first
+    theta = weights_of_sets(folds.helds, elsewhere, problem.n)
+    weights = (response.curvature[:, None] * theta)[:, :, None]
+
+    def step(delta: Array) -> Array:
+        pushed = (weights * delta).reshape(problem.n, -1)
+        return response.matmat(pushed).reshape(delta.shape)
+
+    return influence_series(first, step, order)
+
+
+# -- Losses without a closed form: one Newton step of every fold -----------------------------------
+
+
+# The certificate is computed by default for at most so many folds; it costs a product for each.
+CERTIFIED_FOLDS = 100
+
+# Forces that differ by less than this share of the largest are equal: the row is still on the piece
+# of its loss that the step assumed.
+_SAME_PIECE = 1e-9
+
+
+def _column(
+    problem: Problem,
+    k: int,
+    operator: SupportsResponse,
+    fit: Fit,
+    folds: Folds,
+    criterion: ClosedFormCV,
+) -> OutOfFold:
+    """One target of one ridge, its folds grouped by the ridge that they see."""
+    if not fit.converged[k]:
+        nothing, none = np.full(len(folds), np.nan), np.zeros(len(folds), dtype=bool)
+        values = np.full((int(folds.bounds[-1]), 1), np.nan)
+        return OutOfFold(values, none, nothing, np.full(len(folds), np.inf))
+    left = rows_left(problem, folds)
+    ridge = fit.rho / (problem.n_counted if problem.ridge_scaling == "mean" else 1)
+    if problem.ridge_scaling == "sum" or criterion.limit < math.inf:
+        # The series expands around the full sample; only its limit knows the fold's own ridge.
+        left = np.full(len(folds), problem.n_counted)
+    sizes, groups, parts = zip(*same_ridge(left, folds), strict=True)
+    steps = [_Step.at(problem, k, operator, fit, problem.rho(ridge, size)) for size in sizes]
+    records = [step.hold_out(part, criterion) for step, part in zip(steps, parts, strict=True)]
+    return OutOfFold.joined(folds, groups, records)
+
+
+@dataclass(frozen=True)
+class _Step:
+    r"""The quadratic model of one target at the ridge of some folds, factorised.
+
+    At the minimum of all rows the problem is a quadratic one to second order
+    (:class:`~everyfold.solvers.NewtonModel`); leaving a set S out of *that* is exact and costs no
+    further factorisation:
+
+    .. math:: \hat u_S = u_S + (I - M_{SS}D_S)^{-1} M_{SS}\,g_S .
+
+    For a piecewise quadratic loss the model is the truth as long as no remaining row changes its
+    piece, and the held-out values are those of a refit; that is checked row by row.
+    """
+
+    problem: Problem
+    k: int
+    response: Response
+    u: Array
+    """Fitted values of all rows, around which the model was made."""
+    g: Array
+    model: DualModel
+    force: Array
+    """The forces at the minimum of the model: g itself where the ridge is that of the fit."""
+
+    @classmethod
+    def at(
+        cls, problem: Problem, k: int, operator: SupportsResponse, fit: Fit, rho: float
+    ) -> _Step:
+        coef, b = fit.solution.coef[:, [k]], float(fit.solution.intercept[k])
+        u = operator.evaluate(coef)[:, 0] + b
+        newton = NewtonModel.at(problem, k, operator, u, rho)
+        response = fit.responses[k]
+        # A response of an earlier step may not be that of the model at the minimum.
+        curvature = 2.0 * newton.quadratic.s**2
+        is_own = response is not None and np.array_equal(response.curvature, curvature)
+        if response is None or rho != fit.rho or not is_own:
+            response = operator.respond(newton.quadratic, rho)
+        if rho == fit.rho or not newton.quadratic.s.any():
+            at, force = u, newton.g
+        else:
+            minimum, b = newton.solve(operator, response)
+            at = operator.evaluate(minimum[:, None])[:, 0] + b
+            force = newton.g + curvature * (at - u)
+        dual = DualModel(at, -force / (2.0 * rho), b)
+        return cls(problem, k, response, u, newton.g, dual, force)
+
+    def hold_out(self, folds: Folds, criterion: ClosedFormCV) -> OutOfFold:
+        """Values of the test rows of some folds, which of these are exact, and spectral radii."""
+        radius = np.full(len(folds), np.nan)
+        exact = np.zeros(len(folds), dtype=bool)
+        is_single = bool((folds.sizes == 1).all())
+        if criterion.limit < math.inf:
+            held = self._series(folds, int(criterion.limit), is_single)
+        else:
+            held, v = self._resummed(folds, is_single)
+            is_sound = self.response.is_exact and is_trusted(self.response.condition)
+            if is_sound and criterion.certifies(self.problem, len(folds)):
+                exact = self._certificate(folds, v)
+        if criterion.wants_radius:
+            radius = self._radius(folds, is_single)
+        condition = np.full(len(folds), self.response.condition)
+        return OutOfFold(held[folds.pick][:, None], exact, radius, condition)
+
+    def _resummed(self, folds: Folds, is_single: bool) -> tuple[Array, list[Array]]:
+        if is_single:
+            rows = folds.held_rows
+            v_all = self.response.removal_forces_each(self.force)
+            held = self.response.held_out_values_each(v_all, self.model)[rows]
+            return held, [v_all[row : row + 1] for row in rows]
+        v = [self.response.removal_forces(held, self.force) for held in folds.helds]
+        parts = [
+            self.response.held_out_values(rows, v_S, self.model)
+            for rows, v_S in zip(folds.helds, v, strict=True)
+        ]
+        return np.concatenate(parts), v
+
+    def _series(self, folds: Folds, order: int, is_single: bool) -> Array:
+        if self.problem.ridge_scaling == "mean":
+            delta = mean_series(self.response, self.problem, folds, self.g[:, None], order)
+            moved = [delta[S, i, 0] for i, S in enumerate(folds.helds)]
+        else:
+            sets = [folds.held_rows[:, None]] if is_single else [S[None] for S in folds.helds]
+            moved = [self._own_series(rows, order).ravel() for rows in sets]
+        values: Array = self.u[folds.held_rows] + np.concatenate(moved)
+        return values
+
+    def _own_series(self, rows: Index, order: int) -> Array:
+        """How sets of rows of equal size move that answer to the forces on them alone."""
+        D, step = self.response.curvature[rows][:, :, None], self.response.block_products(rows)
+        first = step(self.g[rows][:, :, None])
+        return influence_series(first, lambda delta: step(D * delta), order)
+
+    def _certificate(self, folds: Folds, v: Sequence[Array]) -> NDArray[np.bool_]:
+        """Whether every remaining row stays on the piece of the loss that the model assumed.
+
+        That the set of curved rows is unchanged is not enough: a row may jump from one straight
+        piece to another. On the same piece the force changes by exactly D δ. Nor is it enough if
+        no remaining row has curvature to fix the intercept, which a refit would take elsewhere.
+        """
+        push = np.zeros((self.problem.n, len(folds)))
+        for i, (rows, v_S) in enumerate(zip(folds.helds, v, strict=True)):
+            push[rows, i] = v_S
+        after = self.model.u[:, None] + self.response.matmat(push)
+        y, w = self.problem.y[:, [self.k]], self.problem.w[:, None]
+        actual = w * self.problem.loss.slope(y, after)
+        assumed = self.g[:, None] + self.response.curvature[:, None] * (after - self.u[:, None])
+        gap = np.abs(actual - assumed)
+        left = np.repeat(w, len(folds), axis=1)
+        for i, rows in enumerate(folds.helds):
+            gap[rows, i], left[rows, i] = 0.0, 0.0
+        same = gap.max(axis=0) <= _SAME_PIECE * max(float(np.abs(self.g).max()), 1e-3)
+        if self.problem.intercept:
+            same &= ~has_flat_intercept(self.problem.loss, y, after, left)
+        return np.asarray(same)
+
+    def _radius(self, folds: Folds, is_single: bool) -> Array:
+        D = self.response.curvature
+        if is_single:
+            rows = folds.held_rows
+            return np.asarray(self.response.diagonal()[rows] * D[rows])
+        radii = np.zeros(len(folds))
+        for i, rows in enumerate(folds.helds):
+            curved = rows[D[rows] > 0.0]
+            if curved.size:
+                radii[i] = float(self.response.radius(curved[None])[0])
+        return radii

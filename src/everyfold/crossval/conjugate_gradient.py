@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from everyfold._typing import Array, Index
 from everyfold.crossval.base import CrossValMethod, OutOfFold
 from everyfold.folds import Folds
+from everyfold.linalg.blas import dots
 from everyfold.linalg.symmetric import (
     EPS,
     TRUSTED_ERROR,
     NotPositiveDefiniteError,
-    is_trusted,
+    are_trusted,
     refuse,
 )
 from everyfold.operators.base import SupportsMatmul, require
@@ -262,8 +263,7 @@ class _Record:
         residual, error, condition = (
             part[k].max(axis=1) for part in (self.residual, self.error, self.condition)
         )
-        trusted = np.array([is_trusted(c) for c in condition])
-        exact = (residual <= tol) & (error <= TRUSTED_ERROR) & trusted
+        exact = (residual <= tol) & (error <= TRUSTED_ERROR) & are_trusted(condition)
         unknown = np.full(len(self.folds), np.nan)
         steps = self.iterations[k].max(axis=1)
         return Iterated(
@@ -278,12 +278,6 @@ class _Record:
 
 
 # -- the iteration --------------------------------------------------------------------------------
-
-
-def _dots(A: Array, B: Array) -> Array:
-    """The inner products of the columns of A with those of B."""
-    dots: Array = np.einsum("ij,ij->j", A, B)
-    return dots
 
 
 class _Block:
@@ -312,12 +306,12 @@ class _Block:
         self.columns = np.flatnonzero(self._sizes)
         self._fold, self._rho = systems.fold[self.columns], systems.rho[self.columns]
         self.s = systems.s.T[self._fold].T
-        self._weight = _dots(self.s, self.s)
+        self._weight = dots(self.s, self.s)
         self.R = self._project(self._right(self.columns))  # the centre is rounded
-        self._norm = np.sqrt(_dots(self.R, self.R))
+        self._norm = np.sqrt(dots(self.R, self.R))
         self.X = np.zeros_like(self.R)
         self.P = self._precondition()
-        self._rz = _dots(self.R, self.P)
+        self._rz = dots(self.R, self.P)
         self._is_checked = np.zeros(len(self.columns), dtype=bool)
         self._best = np.full(len(self.columns), np.inf)
         self._smallest = self._rho.copy()
@@ -367,7 +361,7 @@ class _Block:
     def _project(self, B: Array) -> Array:
         """B without its part along s, in place; B itself if there is no intercept."""
         if self._systems.intercept:
-            B -= self.s * (_dots(self.s, B) / self._weight)
+            B -= self.s * (dots(self.s, B) / self._weight)
         return B
 
     def _right(self, columns: Index) -> Array:
@@ -382,10 +376,10 @@ class _Block:
 
     def _watch(self, Q: Array) -> None:
         """Bound the spectrum by what it did to the directions; refuse an indefinite system."""
-        length = _dots(self.P, self.P)
+        length = dots(self.P, self.P)
         is_set = length > 0.0
-        curvature = np.divide(_dots(self.P, Q), length, out=self._rho.copy(), where=is_set)
-        stretch = np.divide(_dots(Q, Q), length, out=self._rho**2, where=is_set)
+        curvature = np.divide(dots(self.P, Q), length, out=self._rho.copy(), where=is_set)
+        stretch = np.divide(dots(Q, Q), length, out=self._rho**2, where=is_set)
         if (curvature <= 0.0).any():
             worst = int(np.nanargmin(curvature))
             raise refuse(float(curvature[worst]), float(self._rho[worst]))
@@ -395,7 +389,7 @@ class _Block:
     def _limit(self, columns: NDArray[np.bool_]) -> Array:
         """The norms of residuals at which these columns of the block are done."""
         X = self.X.T[columns].T
-        error = max(self._tol, 0.5 * TRUSTED_ERROR) * np.sqrt(_dots(X, X))
+        error = max(self._tol, 0.5 * TRUSTED_ERROR) * np.sqrt(dots(X, X))
         return np.minimum(self._tol * self._norm[columns], error * self._smallest[columns])
 
     def _check(self, K_P: Array, Q: Array, step: int, is_last: bool) -> NDArray[np.bool_]:
@@ -408,9 +402,9 @@ class _Block:
         r = self._right(columns)
         if self._systems.intercept:
             s = self.s.T[checked].T
-            r -= s * (_dots(s, r) / self._weight[checked])
+            r -= s * (dots(s, r) / self._weight[checked])
         r -= Q.T[checked].T
-        norm = np.sqrt(_dots(r, r))
+        norm = np.sqrt(dots(r, r))
         # If a restart no longer halves the residual, rounding errors prevent further progress.
         leaves = (norm <= self._limit(checked)) | ~(norm <= 0.5 * self._best[checked]) | is_last
         self._best[checked] = norm
@@ -432,7 +426,7 @@ class _Block:
         X = self.X.T[left].T
         own = systems.ridge[columns], systems.first + systems.fold[columns], systems.target[columns]
         record.residual[own] = norm / self._norm[left]
-        record.error[own] = norm / (self._smallest[left] * np.sqrt(_dots(X, X)))
+        record.error[own] = norm / (self._smallest[left] * np.sqrt(dots(X, X)))
         record.condition[own] = self._largest[left] / self._smallest[left]
         record.iterations[own] = step
 
@@ -453,7 +447,7 @@ class _Block:
 
         Columns that begin again stay where they are, and follow their preconditioned residual.
         """
-        bend = _dots(self.P, Q)
+        bend = dots(self.P, Q)
         moves = (bend > 0.0) & ~begun_again
         alpha = np.divide(self._rz, bend, out=np.zeros_like(bend), where=moves)
         scratch = self.P * alpha
@@ -462,7 +456,7 @@ class _Block:
         self.R -= scratch
         self._project(self.R)  # the rounding of many steps would lead out of the subspace
         Z = self._precondition()
-        rz, rr = _dots(self.R, Z), _dots(self.R, self.R)
+        rz, rr = dots(self.R, Z), dots(self.R, self.R)
         # A preconditioner that rounding has made indefinite does not lead downhill.
         failed = ~(rz > 0.0)
         Z.T[failed], rz[failed] = self.R.T[failed], rr[failed]

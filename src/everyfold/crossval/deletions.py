@@ -17,8 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold._typing import Array, Index, Mask
+<<<<<<< HEAD
 from everyfold.folds import EqualSets, Folds, lengths
 from everyfold.linalg.symmetric import solve_rows, solve_stack
+=======
+from everyfold.folds import EqualSets, Folds, lengths, positions
+from everyfold.linalg.symmetric import CHUNK, solve_stack
+>>>>>>> main
 from everyfold.operators.response import Response
 from everyfold.solvers import Problem
 
@@ -74,14 +79,7 @@ def deletions(
             e = _left_out(R, reduced, rows, by_size, len(sets))
             for own, number, residuals in zip(rows, numbers.tolist(), e, strict=True):
                 values = problem.y[own] - residuals / s[own, None]
-                yield FoldDeletions(number, values[:, _places(own, folds.tests[number])])
-
-
-def _places(held: Index, test: Index) -> Index:
-    """Where the test rows are among those left out."""
-    order = np.argsort(held)
-    found: Index = order[np.searchsorted(held, test, sorter=order)]
-    return found
+                yield FoldDeletions(number, values[:, positions(own, folds.tests[number])])
 
 
 def _by_size(sets: Sequence[Index]) -> list[tuple[Index, Index]]:

@@ -7,16 +7,16 @@ reads the rows again, and the rows need not be in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold._typing import Array, Index
+from everyfold._typing import Array
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.series import rows_left
+from everyfold.crossval.closed_form import rows_left
 from everyfold.folds import Folds
 from everyfold.io.blocks import height_of
-from everyfold.linalg.symmetric import NotPositiveDefiniteError, is_trusted
+from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import Sums
 from everyfold.operators.lowrank import LowRank
@@ -35,7 +35,8 @@ class GramCV(CrossValMethod):
     ----------
     is_enough : bool
         Whether the sums of squared errors of folds, which follow from the same sums, are all that
-        is asked for. Values are then made only where these errors have too few digits left.
+        is asked for. Values are then made only where these errors have too few digits left. The
+        model of all rows comes with them.
 
     Notes
     -----
@@ -60,19 +61,23 @@ class GramCV(CrossValMethod):
             models[i] = _solved(rest, rhos[i])
             if (models[i].condition > operator.limit).any():
                 is_ill = True  # sums of squared errors lose their digits as well
-                models[i] = _by_columns(problem, operator, rhos[i], folds[i].train)
+                # From the features of the training rows, whose Gram matrix has too few digits.
+                train = folds[i].train
+                part, inside = operator.restrict(train), problem.restrict(train)
+                models[i] = part.solutions(inside.quadratic, rhos[i], "tridiagonal")
         errors = sums.errors(models) if self.is_enough and not is_ill else None
         if errors is None or not errors.is_known:
             values = _values(operator, models, folds)
-        unknown = np.full(len(folds), np.nan)
+        else:
+            whole = _solved(sums.total, [problem.rho(ridge, problem.n_counted) for ridge in ridges])
         for k in range(len(ridges)):
             condition = np.array([models[i].condition[k] for i in range(len(folds))])
-            exact = np.array([is_trusted(c) for c in condition])
             if errors is not None and errors.is_known:
-                none = np.empty((0, problem.y.shape[1]))
-                yield OutOfFold(none, exact, unknown, condition, errors=errors.of_ridge(k))
+                found = OutOfFold.of_refits(np.empty((0, problem.y.shape[1])), condition)
+                own = whole.coef[k], whole.intercept[k]
+                yield replace(found, errors=errors.of_ridge(k), whole=own)
             else:
-                yield OutOfFold(values[k], exact, unknown, condition)
+                yield OutOfFold.of_refits(values[k], condition)
 
 
 def _solved(rest: Sums, rhos: Sequence[float]) -> RidgeModels:
@@ -83,14 +88,6 @@ def _solved(rest: Sums, rhos: Sequence[float]) -> RidgeModels:
         shape = (len(rhos), *rest.cross.shape)
         unknown = np.full(len(rhos), np.inf)
         return RidgeModels(np.full(shape, np.nan), np.full(shape[::2], np.nan), unknown)
-
-
-def _by_columns(
-    problem: Problem, operator: LowRank, rhos: Sequence[float], train: Index
-) -> RidgeModels:
-    """The same from the features of the training rows, whose Gram matrix has too few digits."""
-    inside = problem.restrict(train)
-    return operator.restrict(train).solutions(inside.quadratic, rhos, "tridiagonal")
 
 
 def _values(operator: LowRank, models: dict[int, RidgeModels], folds: Folds) -> Array:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import ClassVar, cast
 
@@ -26,10 +26,11 @@ from sklearn.linear_model import LogisticRegression
 
 from everyfold._typing import Array, Index, Mask
 from everyfold.crossval.base import CrossValMethod, OutOfFold
-from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
+from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit, refit_alone
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
 from everyfold.linalg.preconditioner import (
+    CoupledPreconditioner,
     DiagonalPreconditioner,
     GramPreconditioner,
     OwnSystems,
@@ -40,6 +41,7 @@ from everyfold.losses import Loss, Multinomial
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
 from everyfold.solvers import Problem, has_flat_intercept
+from everyfold.solvers.block_newton import share_of_steps
 
 # The Newton decrement, relative to the norm of the model in the same metric, at which a fold is at
 # its minimum: values differ from those of the minimum by no more, relative to their size.
@@ -61,9 +63,6 @@ _PRODUCTS = 400
 # How far a Newton equation is solved at least, relative to its right-hand side.
 _FORCING = 2e-2
 
-# A step is shortened if the objective rises at its end, by this share of what it falls first.
-_OVERSHOOT, _HALVINGS = 0.1, 20
-
 # What a Gram matrix costs, in steps of conjugate gradients: by the number of columns, and how much
 # a step takes more for another model. Measured for 3000 to 5000 rows of 256 to 768 columns, and 5
 # to 35 models.
@@ -82,6 +81,10 @@ _FEW, _OWN = 0.5, 40.0
 
 # Coefficients of several classes that are solved for together: more take long to factorise.
 MOST_COUPLED = 4000
+
+# Folds have systems of their own of these if all together are factorised in the time of two or
+# three Gram matrices, and take 120 MB at most. Without, digits took three times as long.
+_SYSTEMS, _HELD = 9, 30_000_000
 
 # Iterations of scikit-learn's solver for a fold that does not arrive: so many that only a fold that
 # no solver can fit to the tolerance takes them all.
@@ -146,8 +149,7 @@ class AllFoldsPrimal(CrossValMethod):
                     )
                     condition[j, i] = 1.0
                     continue
-                part = operator.split(fold.train, fold.test)
-                own = Refit().solve([problem], part, [ridge], None)
+                own = refit_alone(problem, operator, fold, ridge)
                 values[j, slots], condition[j, i] = own.values[0], own.condition[0]
                 is_exact[j, i] = own.is_exact[0]
             unknown = np.full(len(folds), np.nan)
@@ -336,7 +338,7 @@ class _Curve(ABC):
         """The second derivatives: their diagonal, and what multiplies by them."""
 
     def coupling(self, F: Array) -> Array | None:
-        """Their mean over the folds, (n, width, width), if a model has more than one value."""
+        """Their mean over the folds that have a row, (n, width, width), of several values."""
         return None
 
     @property
@@ -389,6 +391,8 @@ class _SeveralClasses(_Curve):
     codes: Index
     width: int
     weights: Array
+    known: list[tuple[Array, Array, Array]] = field(init=False, default_factory=list)
+    """The last values, which may not change any more, their probabilities and slopes."""
 
     def weighted(self, weights: Array) -> _SeveralClasses:
         return replace(self, weights=weights)
@@ -406,17 +410,19 @@ class _SeveralClasses(_Curve):
 
     def _shares(self, F: Array) -> Array:
         """The probabilities of the classes in every fold, (n, t, width)."""
-        U = np.where(self.seen, F.reshape(len(F), -1, self.width), -np.inf)
-        U -= U.max(axis=2, keepdims=True)
-        np.exp(U, out=U)
-        U /= U.sum(axis=2, keepdims=True)
-        return U
+        if not self.known or self.known[0][0] is not F:
+            U = np.where(self.seen, F.reshape(len(F), -1, self.width), -np.inf)
+            U -= U.max(axis=2, keepdims=True)
+            np.exp(U, out=U)
+            U /= U.sum(axis=2, keepdims=True)
+            slope = U * self.weights[:, :, None]
+            slope[np.arange(len(F)), :, self.codes] -= self.weights
+            self.known[:] = [(F, U, slope.reshape(F.shape))]
+        return self.known[0][1]
 
     def slope(self, F: Array) -> Array:
-        share = self._shares(F)
-        share[np.arange(len(F)), :, self.codes] -= 1.0
-        share *= self.weights[:, :, None]
-        return np.reshape(share, F.shape)
+        self._shares(F)
+        return self.known[0][2]
 
     def bends(self, F: Array, least: Array) -> tuple[Array, Callable[[Array], Array]]:
         share = self._shares(F)
@@ -436,7 +442,8 @@ class _SeveralClasses(_Curve):
         mean = -np.einsum("njk,njl->nkl", held, share)
         steps = np.arange(self.width)
         mean[:, steps, steps] += held.sum(axis=1)
-        return np.asarray(mean / share.shape[1], dtype=np.float32)
+        folds = np.count_nonzero(self.weights, axis=1)
+        return np.asarray(mean / np.maximum(folds, 1)[:, None, None])
 
     def centred(self, values: Array) -> Array:
         own = values.reshape(len(values), -1, self.width)
@@ -462,7 +469,10 @@ class _FoldModels:
         n, self.t = len(columns.V), curve.weights.shape[1]
         self.coef = np.zeros((len(columns.penalised), self.t * curve.width))
         self.F = np.zeros((n, self.t * curve.width))
-        self.system = _System(columns, curve.width, self.t)
+        self.system = _System(columns, curve)
+        self.rho = np.full(self.t, np.nan)
+        self.minima: tuple[Array, Array, Array] | None = None
+        """The ridges, coefficients and values of the last minima but one."""
 
     def minimise(self, rho: Array) -> Array:
         """Go to the minimum at these ridges, one a model; the errors of values that are left."""
@@ -472,12 +482,13 @@ class _FoldModels:
         stalls = np.zeros(self.t, dtype=np.intp)
         live = np.arange(self.t)
         self.system.penalise(penalty.mean(axis=1))
+        self._extrapolate(rho, penalty)
+        own, curve, F = self._among(live)
         for _ in range(_STEPS):
-            own, curve = self._own(live), self.curve.among(live)
-            F, coef, P = self.F[:, own], self.coef[:, own], penalty[:, own]
+            coef, P = self.coef[:, own], penalty[:, own]
             G = self.columns.sums(curve.slope(F)) + P * coef
             D, times = curve.bends(F, np.minimum(errors[live], _FLAT))
-            self.system.prepare(D, P, partial(curve.coupling, F))
+            self.system.prepare(D, P, lambda: self.curve.coupling(self.F.copy()))
             Z = self.system.solve(G)
             decrement = np.sqrt(np.maximum(self._dots(G, Z), 0.0))
             errors[live] = _ratio(decrement, self._norm(D, F, coef, P))
@@ -489,23 +500,41 @@ class _FoldModels:
                 break
             if not is_open.all():
                 live, some = live[is_open], self._own(np.flatnonzero(is_open))
-                own, curve = self._own(live), self.curve.among(live)
-                F, coef, P, G, Z = (part[:, some] for part in (F, coef, P, G, Z))
+                own, curve, F = self._among(live)
+                coef, P, G, Z = (part[:, some] for part in (coef, P, G, Z))
                 _, times = curve.bends(F, np.minimum(errors[live], _FLAT))
             is_solved = self.system.own is not None
             step = -Z if is_solved else self._newton(times, P, G, Z, errors[live])
             ahead = self.columns.values(step)
-            share = np.repeat(self._share(curve, F, ahead, P * coef, P * step, step), curve.width)
+            share, F = self._go(curve, F, ahead, P * coef, P * step, step)
             self.coef[:, own] = coef + share * step
-            self.F[:, own] = F + share * ahead
+            self.F[:, own] = F
         if self.columns.has_intercept:
             errors[self.curve.is_flat(self.F)] = np.inf
         return errors
+
+    def _extrapolate(self, rho: Array, P: Array) -> None:
+        """Start where a line through the last two minima leads, by the logarithms of ridges."""
+        known, here = self.minima, (self.rho, self.coef.copy(), self.F.copy())
+        self.minima, self.rho = here, rho
+        if known is None or not (known[0] > here[0]).all() or not (rho > 0.0).all():
+            return
+        by = np.repeat(np.log(rho / here[0]) / np.log(here[0] / known[0]), self.curve.width)
+        step, ahead = by * (self.coef - known[1]), by * (self.F - known[2])
+        penalty = P * self.coef
+        share, self.F = self._go(self.curve, here[2], ahead, penalty, P * step, step)
+        self.coef += share * step
 
     @property
     def values(self) -> Array:
         """The values of all rows by every model, (n, t, width)."""
         return self.curve.centred(self.F).reshape(len(self.F), self.t, self.curve.width)
+
+    def _among(self, live: Index) -> tuple[Index, _Curve, Array]:
+        """The columns, losses and values of the models that are worked on."""
+        self.system.live = live
+        own = self._own(live)
+        return own, self.curve.among(live), self.F[:, own]
 
     def _own(self, models: Index) -> Index:
         """The columns of some models."""
@@ -548,33 +577,23 @@ class _FoldModels:
         self.system.note(k + 1, _decades(first, after))
         return step
 
-    def _share(
+    def _go(
         self, curve: _Curve, F: Array, ahead: Array, first: Array, more: Array, step: Array
-    ) -> Array:
-        """How far to go along each step: all the way, or to where the objective is least before.
-
-        Its derivative rises along the step, so that halving intervals finds its zero.
-        """
+    ) -> tuple[Array, Array]:
+        """How far to go along each step, and the values there."""
         penalty, growth = self._dots(first, step), self._dots(more, step)
+        full, width = F + ahead, curve.width
 
         def rise(at: Array, some: Index) -> Array:
-            own = self._own(some)
-            values = F[:, own] + np.repeat(at, curve.width) * ahead[:, own]
-            slope = curve.among(some).slope(values)
             pulled: Array = penalty[some] + at * growth[some]
-            return pulled + self._dots(slope, ahead[:, own])
+            if not at.any() or (at == 1.0).all():  # of all steps
+                return pulled + self._dots(curve.slope(full if at.any() else F), ahead)
+            own = self._own(some)
+            values = F[:, own] + np.repeat(at, width) * ahead[:, own]
+            return pulled + self._dots(curve.among(some).slope(values), ahead[:, own])
 
-        share, some = np.ones(F.shape[1] // curve.width), np.arange(F.shape[1] // curve.width)
-        before = np.abs(rise(np.zeros(len(some)), some))
-        some = some[rise(share, some) > _OVERSHOOT * before]
-        if some.size:
-            low, high = np.zeros(len(some)), np.ones(len(some))
-            for _ in range(_HALVINGS):
-                middle = 0.5 * (low + high)
-                is_beyond = rise(middle, some) > 0.0
-                high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
-            share[some] = 0.5 * (low + high)
-        return share
+        share = np.repeat(share_of_steps(rise, F.shape[1] // width), width)
+        return share, full if (share == 1.0).all() else F + share * ahead
 
 
 class _System:
@@ -584,28 +603,37 @@ class _System:
     one would take are counted, and when they have cost as much, it is made.
     """
 
-    def __init__(self, columns: _Columns, width: int, t: int) -> None:
-        self.columns, self.width = columns, width
-        c = columns.A.shape[1]
-        self.is_coupled = width > 1 and width * c <= MOST_COUPLED
-        grams = 0.25 * width**2 if self.is_coupled else float(width)
-        self.price = grams * _GRAM * c / (1.0 + _MORE * width * t)
+    def __init__(self, columns: _Columns, curve: _Curve) -> None:
+        self.columns, self.width = columns, curve.width
+        self.weights = curve.weights
+        (n, c), t = columns.A.shape, curve.weights.shape[1]
+        size = (self.width - 1) * c
+        self.is_coupled = self.width > 1 and self.width * c <= MOST_COUPLED
+        grams = 0.3 * self.width**2 if self.is_coupled else float(self.width)
+        self.price = grams * _GRAM * c / (1.0 + _MORE * self.width * t)
         """Of a Gram matrix, in steps of conjugate gradients."""
+        self.has_own = self.is_coupled and has_own_systems(n, size, t)
+        """Whether models that are coupled may have systems of their own."""
         self.parts: list[TallPreconditioner] = []
         self.own: OwnSystems | None = None
         """Those of every model, where they are worth it."""
         self.rate, self.spent, self.is_fresh = 1.0, 0.0, False
+        self.live = np.arange(t)
+        """The models that are worked on."""
+
+    @cached_property
+    def layout(self) -> tuple[Index, Array]:
+        """The part of the rows that each row is in, and which parts every system leaves out."""
+        is_out = self.weights == 0.0
+        if self.has_own:
+            patterns, parts = np.unique(is_out, axis=0, return_inverse=True)
+            if len(patterns) <= is_out.shape[1] + 1:
+                return parts.ravel(), patterns.T
+        return np.zeros(len(is_out), dtype=np.intp), np.zeros((1, 1), dtype=bool)
 
     def penalise(self, penalty: Array) -> None:
         """Take another ridge."""
-        self.penalty = penalty
-        for part in self.parts:
-            part.add(np.tile(penalty, self.width) if self.holds_all else penalty)
-
-    @property
-    def holds_all(self) -> bool:
-        """Whether one system is that of all values of a model together."""
-        return self.is_coupled and len(self.parts) == 1
+        self.penalty, self.is_behind = penalty, True
 
     def prepare(self, D: Array, P: Array, coupling: Callable[[], Array | None]) -> None:
         """Be ready for models of these curvatures and penalties."""
@@ -613,19 +641,34 @@ class _System:
         self.own = OwnSystems(self.columns.rows, D, P) if self._has_few(D) else None
         if self.own is not None:
             return
-        if self.parts and self.spent < self.price:
+        if not self.parts or self.spent >= self.price:
+            self._make(D, coupling)
+        if self.is_behind:
+            for part in self.parts:
+                part.add(self.penalty)
+            self.is_behind = False
+
+    def _make(self, D: Array, coupling: Callable[[], Array | None]) -> None:
+        """Make the preconditioner of these curvatures."""
+        A, K = self.columns.A, self.width
+        is_first, self.is_behind = not self.parts, True
+        if is_first and K == 1:
+            self.parts = [DiagonalPreconditioner(A, D.mean(axis=1))]
             return
-        means = [D[:, k :: self.width].mean(axis=1) for k in range(self.width)]
-        together = coupling() if self.is_coupled and self.parts else None
-        if together is not None:
-            self.parts = [GramPreconditioner.coupled(self.columns.A, together)]
-            self.spent, self.is_fresh = 0.0, True
-        elif not self.parts:
-            self.parts = [DiagonalPreconditioner(self.columns.A, mean) for mean in means]
-        else:
-            self.parts = [GramPreconditioner(self.columns.A, mean) for mean in means]
-            self.spent, self.is_fresh = 0.0, True
-        self.penalise(self.penalty)
+        self.spent, self.is_fresh = 0.0, True
+        if is_first:
+            # Values that add up to 0 have this curvature each, while all classes are as probable.
+            self.parts = [GramPreconditioner(A, D.mean(axis=1) * K / (K - 1))]
+            return
+        together = coupling() if self.is_coupled else None
+        if together is None:
+            means = [D[:, k::K].mean(axis=1) for k in range(K)]
+            self.parts = [GramPreconditioner(A, mean) for mean in means]
+            return
+        parts, outside = self.layout
+        if len(outside) == 1:
+            together *= np.mean(self.weights > 0.0, axis=1)[:, None, None]
+        self.parts = [CoupledPreconditioner(A, together, parts, outside)]
 
     def _has_few(self, D: Array) -> bool:
         """Whether so few rows have curvature that every model is worth a system of its own."""
@@ -639,13 +682,10 @@ class _System:
         """An approximate solution for the columns of all models."""
         if self.own is not None:
             return self.own.solve(B)
-        if self.width == 1:
+        if isinstance(self.parts[0], CoupledPreconditioner):
+            return self.parts[0].of_models(B, self.live)
+        if len(self.parts) == 1:
             return self.parts[0].solve(B)
-        if self.holds_all:
-            split = B.reshape(len(B), -1, self.width)
-            stacked = split.transpose(2, 0, 1).reshape(self.width * len(B), -1)
-            found = self.parts[0].solve(stacked).reshape(self.width, len(B), -1)
-            return found.transpose(1, 2, 0).reshape(B.shape)
         solved = np.empty_like(B)
         for k, part in enumerate(self.parts):
             solved[:, k :: self.width] = part.solve(B[:, k :: self.width])
@@ -661,6 +701,11 @@ class _System:
             self.rate = steps / max(decades, 0.1)
         else:
             self.spent += max(0.0, steps - self.rate * decades)
+
+
+def has_own_systems(n: int, size: int, t: int) -> bool:
+    """Whether so many models of n rows, coupled to so many coefficients, have systems each."""
+    return t * size <= _SYSTEMS * n and t * size**2 <= _HELD
 
 
 def _decades(first: Array, after: Array) -> float:

@@ -17,8 +17,8 @@ import numpy as np
 from everyfold._progress import tracked
 from everyfold._typing import Array, Mask, Route
 from everyfold.crossval.base import CrossValMethod, Failure, OutOfFold
-from everyfold.folds import Folds
-from everyfold.linalg.symmetric import EPS, is_trusted
+from everyfold.folds import Fold, Folds
+from everyfold.linalg.symmetric import EPS, are_trusted, is_trusted
 from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel
 from everyfold.operators.response import RidgeModels, Solution, StructureError
 from everyfold.solvers import Problem, solve_path
@@ -336,8 +336,7 @@ class Refit(FoldSolver[Starts | None]):
         condition = np.max([own.condition for own in found], axis=0)
         if not problems[0].loss.has_constant_curvature:
             values[condition == np.inf] = np.nan
-        exact = [self.precision == 0.0 and is_trusted(c) for c in condition]
-        return FoldAnswer(values, condition, np.array(exact))
+        return FoldAnswer(values, condition, are_trusted(condition) & (self.precision == 0.0))
 
     def _solutions(
         self,
@@ -373,3 +372,15 @@ class Refit(FoldSolver[Starts | None]):
                 ]
             ),
         )
+
+
+def refit_alone(
+    problem: Problem,
+    operator: SupportsResponse,
+    fold: Fold,
+    ridge: float,
+    start: Solution | None = None,
+) -> FoldAnswer:
+    """One fold and ridge that a method for all folds at once gave up."""
+    part = operator.split(fold.train, fold.test)
+    return Refit().solve([problem], part, [ridge], None if start is None else [{ridge: start}])

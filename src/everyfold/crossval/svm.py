@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVR
 
+from everyfold._sklearn_private import classify_by_libsvm
 from everyfold._typing import AnyArray, Array, Index, Mask, Params
 from everyfold.crossval import svm_loo as single
 from everyfold.crossval.base import CrossValMethod, OutOfFold
@@ -109,8 +110,6 @@ class FoldPaths(FoldSolver[_Shared]):
         The C of each ridge as it was given, to the last digit; 1/(2 ridge) for others.
     shrinking : bool, default=True
         As in libsvm.
-    raw : RawLibsvm, optional
-        A quicker way to libsvm than its estimators.
     reads_signs : bool, default=False
         Whether nothing but the signs of held-out values is asked for.
 
@@ -126,7 +125,6 @@ class FoldPaths(FoldSolver[_Shared]):
     refined: float = 0.2
     penalties: tuple[tuple[float, float], ...] = ()
     shrinking: bool = True
-    raw: RawLibsvm | None = None
     reads_signs: bool = False
 
     uses_threads: ClassVar[bool] = True
@@ -317,7 +315,7 @@ class FoldPaths(FoldSolver[_Shared]):
         self, pairs: TrainingPairs, pair: int, kernel: ClassKernel, paths: PairPaths, loose: Mask
     ) -> None:
         """Libsvm's own coefficients and intercepts of a pair where the latter may be many."""
-        own, libsvm = pairs.entries(pair), Libsvm(self.tol, self.shrinking, self.raw)
+        own, libsvm = pairs.entries(pair), Libsvm(self.tol, self.shrinking)
         rows, problem = pairs.pairs.rows[own], pairs.problem(pair)
         active = np.sort(rows)  # as the splitter has them
         K = kernel.kernel.double(pairs.places(kernel, active))
@@ -328,7 +326,7 @@ class FoldPaths(FoldSolver[_Shared]):
 
     def _libsvm(self, problem: Problem, part: TrainTestKernel, ridges: Sequence[float]) -> Array:
         """The values of test rows by libsvm itself, (ridges, test rows)."""
-        libsvm = Libsvm(self.tol, self.shrinking, self.raw)
+        libsvm = Libsvm(self.tol, self.shrinking)
         return libsvm.held_out(problem, part, [self._C(ridge) for ridge in ridges])
 
     @property
@@ -684,14 +682,17 @@ class TrainingPairs:
         A class has coefficients in the pairs that it is one of: a product for each class, instead
         of one that is mostly zeros.
         """
-        link, n_ridges, rows = _link(self.part), len(coef), self.pairs.rows
+        n_ridges, rows, parent = len(coef), self.pairs.rows, self.part.parent
+        link = self.part.cross
+        if parent is not None:
+            link = require(parent, DenseMatrix).K[self.part.test]
         values = np.zeros((len(self.numbers), n_ridges, len(self.part.test)))
         owners = np.repeat(np.arange(len(self.numbers)), np.diff(self.pairs.starts))
         for code in np.unique(self.codes[rows]).tolist():
             entries = np.flatnonzero(self.codes[rows] == code)
             which = np.flatnonzero(np.bincount(owners[entries]))
             own = entries.reshape(len(which), -1)  # the same rows in each of its pairs
-            columns = rows[own[0]] if self.part.parent is None else self.part.train[rows[own[0]]]
+            columns = rows[own[0]] if parent is None else self.part.train[rows[own[0]]]
             parts = coef[:, own].reshape(-1, own.shape[1])
             found = product(link.take(columns, axis=1), parts.T)
             values[which] += found.T.reshape(n_ridges, len(which), -1).transpose(1, 0, 2)
@@ -712,26 +713,7 @@ def multiples(problem: Problem) -> Array:
     return problem.w / problem.n_counted if problem.ridge_scaling == "mean" else problem.w
 
 
-def _link(part: TrainTestKernel) -> Array:
-    """The kernel of the test rows with all rows, or with the training rows."""
-    if part.parent is None:
-        return part.cross
-    return require(part.parent, DenseMatrix).K[part.test]
-
-
 # -- libsvm itself, where one of many solutions is its own choice ---------------------------------
-
-
-class RawLibsvm(Protocol):
-    """libsvm without an estimator around it, whose checks take longer than a fit to few rows."""
-
-    def classify(
-        self, K: Array, y: Array, weights: Array, factors: Array, options: Params
-    ) -> tuple[Index, Array, float, bool]:
-        """Support vectors, their coefficients, b, and whether it came to its end.
-
-        ``y`` is 0 or 1, ``factors`` what the two weigh; ``options`` has C, tol and shrinking.
-        """
 
 
 @dataclass(frozen=True)
@@ -748,7 +730,6 @@ class Libsvm:
 
     tol: float
     shrinking: bool = True
-    raw: RawLibsvm | None = None
 
     def held_out(self, problem: Problem, part: TrainTestKernel, Cs: Sequence[float]) -> Array:
         """The values of the test rows for some Cs, (Cs, test rows)."""
@@ -776,7 +757,8 @@ class Libsvm:
             return self._classification(problem, active, K, options)
         svr = SVR(kernel="precomputed", epsilon=problem.loss.tube, **options)
         svr.fit(K, problem.y[active, 0], sample_weight=problem.sample_weight[active])
-        return LibsvmFit.of(svr, len(active), 1.0)
+        end = float(svr.intercept_[0]), svr.fit_status_ == 0
+        return LibsvmFit.of(len(active), 1.0, svr.support_, svr.dual_coef_[0], *end)
 
     def _classification(
         self, problem: Problem, active: Index, K: Array, options: Params
@@ -791,14 +773,10 @@ class Libsvm:
             return LibsvmFit(np.zeros(len(active)), np.nan, True)
         # The larger of two codes is positive there, and the first of a pair of classes here.
         sign, weights = float(y[np.argmax(codes)]), problem.sample_weight[active]
-        if self.raw is not None:
-            is_larger = (codes == present[1]).astype(np.float64)
-            found = self.raw.classify(K, is_larger, weights, factors[present], options)
-            return LibsvmFit.read(found, len(active), sign)
-        by_class = {code: factors[code] for code in present}
-        svc = SVC(class_weight=by_class, kernel="precomputed", **options)
-        svc.fit(K, codes, sample_weight=weights)
-        return LibsvmFit.of(svc, len(active), sign)
+        is_larger = (codes == present[1]).astype(np.float64)
+        return LibsvmFit.of(
+            len(active), sign, *classify_by_libsvm(K, is_larger, weights, factors[present], options)
+        )
 
 
 @dataclass(frozen=True)
@@ -810,15 +788,10 @@ class LibsvmFit:
     is_converged: bool
 
     @classmethod
-    def of(cls, svm: SVC | SVR, n: int, sign: float) -> LibsvmFit:
-        """Read a fitted estimator; libsvm's values times ``sign`` are ours."""
-        found = svm.support_, svm.dual_coef_[0], float(svm.intercept_[0]), svm.fit_status_ == 0
-        return cls.read(found, n, sign)
-
-    @classmethod
-    def read(cls, found: tuple[Index, Array, float, bool], n: int, sign: float) -> LibsvmFit:
-        """From support vectors, their coefficients, b, and whether libsvm came to its end."""
-        support, own, b, is_converged = found
+    def of(
+        cls, n: int, sign: float, support: Index, own: Array, b: float, is_converged: bool
+    ) -> LibsvmFit:
+        """From support vectors among n rows and their coefficients; ``sign`` times libsvm's."""
         coef = np.zeros(n)
         coef[support] = sign * own
         return cls(coef, sign * b, is_converged)

@@ -160,11 +160,6 @@ class _FullFit:
         return np.asarray(self.is_support & (np.abs(self.a) < self.C * self.problem.w))
 
     @property
-    def has_no_bound(self) -> bool:
-        """Whether no row is at its bound, so that larger Cs change nothing."""
-        return bool(np.array_equal(self.is_free, self.is_support))
-
-    @property
     def softness(self) -> float:
         """δ = 2h/C, added to the diagonal of the kernel of rows at the kink."""
         # A kink rounded over h has the curvature 1/2h, which counts C times.
@@ -415,7 +410,8 @@ def _first_alike(fits: Sequence[_FullFit]) -> list[int]:
     first = list(range(len(fits)))
     for k, after in pairwise(order):
         here, there = fits[k], fits[after]
-        if here.has_no_bound and np.array_equal(here.a, there.a):
+        has_no_bound = np.array_equal(here.is_free, here.is_support)
+        if has_no_bound and np.array_equal(here.a, there.a):
             first[after] = first[k]
     return first
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 from everyfold._sklearn_private import check_method_params, safe_split
 from everyfold._typing import Array, Estimator, Index, Matrix, Targets
 from everyfold.adapters.pipelines import read_rows
-from everyfold.crossval.fold_models import are_complements, fold_models
+from everyfold.crossval.fold_models import FoldModels, are_complements, fold_models
 from everyfold.engine.execution.kernel_builder import bind, rows_of
 from everyfold.engine.planning.planner import choose_preprocessing
 from everyfold.engine.reading.reader import check_partition, read
@@ -29,6 +29,7 @@ from everyfold.estimators.base import Fitted
 from everyfold.estimators.classifiers import KernelClassifier, with_fit
 from everyfold.estimators.model import Model
 from everyfold.folds import Folds
+from everyfold.kernels import Kernel
 from everyfold.linalg.blas import blas_threads
 from everyfold.operators import Expansion
 from everyfold.operators.base import SupportsResponse, require
@@ -142,25 +143,37 @@ def follow_from_one(model: Model) -> bool:
     return is_squared and not model.has_kernel_per_fold and not model.choice.takes_any_rows
 
 
-def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
-    """From one factorisation; None if the structure does not say how its coefficients move."""
-    transformers = _fit_steps(data, candidate)
+def _from_one_fit(
+    data: Data, candidate: Candidate, *, may_approximate: bool
+) -> tuple[Kernel, SupportsResponse, FoldModels] | None:
+    """The models of all folds; None if the structure does not say how its coefficients move."""
     model, X = candidate.model, rows_of(data, candidate)
-    structure = model.structure_to_fit(model.choice.resolve(X), X.shape)
+    task, kernel = data.tasks[candidate.task], candidate.model.choice.resolve(X)
+    structure = model.structure_to_fit(kernel, X.shape)
     (problem,) = model.problems(task.target, task.weights)
-    ((ridge, _),) = model.columns_of_ridges(1)
+    ((ridge, _),) = model.columns_of_ridges(task.width)
     with blas_threads(data.n):
         operator = require(bind(data, candidate, structure, frozenset()), SupportsResponse)
         outline = operator.outline
         if outline.predicts_by_split or outline.response_rank is not None:
             return None
-        models = fold_models(problem, operator, ridge, task.folds)
+        if outline.is_approximate and not may_approximate:
+            return None
+        return kernel, operator, fold_models(problem, operator, ridge, task.folds)
+
+
+def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
+    """From one factorisation, where that has the models of the folds."""
+    transformers = _fit_steps(data, candidate)
+    found = _from_one_fit(data, candidate, may_approximate=True)
+    if found is None:
+        return None
+    _, operator, models = found
     remark = _ILL if not models.held_out.is_exact.all() else ""
-    if outline.is_approximate:
+    if operator.outline.is_approximate:
         remark = _APPROXIMATE
-    expansion = operator.expand(models.solution.coef)
     return KeptFolds(
-        Shared(expansion, models.solution.intercept, transformers),
+        Shared(operator.expand(models.solution.coef), models.solution.intercept, transformers),
         *_in_order(task.folds, models.held_out.values[:, 0]),
         not remark and not transformers,
         f"the models of {len(task.folds)} folds from one factorisation",
@@ -213,19 +226,11 @@ def _shared_classifiers(request: Request) -> list[Estimator] | None:
         return None
     if not are_complements(folds) or target.incomplete(folds):
         return None
-    X = rows_of(data, candidate)
-    kernel = model.choice.resolve(X)
-    with blas_threads(data.n):
-        operator = require(
-            bind(data, candidate, model.structure(kernel, X.shape), _NONE), SupportsResponse
-        )
-        outline = operator.outline
-        if outline.predicts_by_split or outline.response_rank is not None or outline.is_approximate:
-            return None
-        (problem,) = model.problems(target, task.weights)
-        models = fold_models(problem, operator, ridges[0][0], folds)
-    if not models.held_out.is_exact.all():  # ill-conditioned: refits may differ
+    # Refits approximate the kernel of their own rows, and those of ill-conditioned ones may differ.
+    shared = _from_one_fit(data, candidate, may_approximate=False)
+    if shared is None or not shared[2].held_out.is_exact.all():
         return None
+    kernel, operator, models = shared
     coef, intercept, q = models.solution.coef, models.solution.intercept, len(ridges[0][1])
     fits = [
         Fitted(operator.expand(coef[:, k : k + q]), intercept[k : k + q])
@@ -235,9 +240,6 @@ def _shared_classifiers(request: Request) -> list[Estimator] | None:
     for estimator in found:
         validate_data(estimator, request.X, skip_check_array=True)
     return found
-
-
-_NONE: frozenset[str] = frozenset()
 
 
 def _in_order(folds: Folds, values: Array) -> tuple[Array, Index]:

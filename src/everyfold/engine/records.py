@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 import numpy as np
 
 from everyfold._progress import ProgressListener
-from everyfold._typing import Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
+from everyfold._typing import AnyArray, Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
 from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval.base import Closed, Failure
@@ -76,6 +76,7 @@ class FoldSubset:
 
     Attributes
     ----------
+    task : Task
     asked : int array
         The folds that were asked for, by their numbers in the task, ascending.
     numbers : int array
@@ -89,6 +90,7 @@ class FoldSubset:
         The training rows of folds that lack a class, by position.
     """
 
+    task: Task
     asked: Index
     numbers: Index
     folds: Folds
@@ -100,6 +102,28 @@ class FoldSubset:
     def places(self) -> Index:
         """Where the usable folds stand among those that were asked for."""
         return np.searchsorted(self.asked, self.numbers)
+
+    @property
+    def keeps_one(self) -> bool:
+        """Whether the best of candidates evaluated together is all that keeps its values."""
+        task = self.task
+        return task.best_by is not None and self is task.whole and task.criterion is None
+
+    def spread(self, found: AnyArray, missing: float) -> AnyArray:
+        """Entries of the usable folds among those of all that were asked for."""
+        if len(self.numbers) == len(self.asked):
+            return found
+        entries = np.full(len(self.asked), missing, dtype=found.dtype)
+        entries[self.places] = found
+        return entries
+
+    def split(self, values: Array) -> tuple[Array, Array | None]:
+        """The values of the test rows, and those of the training rows if there are any."""
+        if self.train is None:
+            return values, None
+        sizes = np.column_stack([self.test.sizes, self.train.sizes]).ravel()
+        is_test: Mask = np.repeat(np.tile([True, False], len(self.test.sizes)), sizes)
+        return values[is_test], values[~is_test]
 
 
 @dataclass(frozen=True)
@@ -227,7 +251,7 @@ class Task:
         if self.with_train:
             train = ScoredRows(self.target, tuple(fold.train for fold in folds))
             folds = _with_training_rows(folds)
-        return FoldSubset(asked, numbers, folds, test, train, lacking)
+        return FoldSubset(self, asked, numbers, folds, test, train, lacking)
 
 
 def _with_training_rows(folds: Folds) -> Folds:
@@ -503,8 +527,8 @@ class Outcome:
     fitted : list of estimators, optional
         Those of every fold, None where the fit failed, as long as values may be asked of them.
     whole : tuple, optional
-        Of the best candidate of a kernel on a source, the model of all rows where the passes of the
-        folds give it: coefficients of the features, intercepts, and whether y has one axis.
+        The model of all rows where the passes of the folds give it: coefficients of the features,
+        intercepts, and whether y has one axis. Of a source, for the best candidate of a kernel.
     """
 
     number: Annotated[int, first]

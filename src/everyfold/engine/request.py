@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state, indexable
 
+from everyfold._progress import check_choice
 from everyfold._sklearn_private import check_method_params, num_samples
 from everyfold._typing import (
     ClosedName,
@@ -133,8 +134,7 @@ class MethodOptions:
     keeps: Literal["best", "all"] | None = "best"
 
     def __post_init__(self) -> None:
-        if self.keeps not in ("best", "all", None):
-            raise ValueError(f"keeps={self.keeps!r} is not known; use 'best', 'all' or None")
+        check_choice("keeps", self.keeps, ("best", "all", None))
 
     @classmethod
     def of(cls, method: MethodChoice) -> MethodOptions:
@@ -223,6 +223,13 @@ INCOMPATIBLE = (
 _WITHOUT_VALUES = {"scoring", "groups", "y"}
 
 
+_CHOICES = {
+    "ridge_scaling": ("sum", "mean"),
+    "preprocessing": ("per_fold", "once", "auto"),
+    "fallback": ("warn", "refit", "refuse"),
+}
+
+
 @dataclass(frozen=True)
 class Options:
     """What a search asks for besides the grid, checked.
@@ -292,19 +299,9 @@ class Options:
                 f"operator={self.operator!r} is not known; use 'auto', 'dense', or a structure "
                 "such as Dense()"
             )
-        if self.ridge_scaling not in ("sum", "mean"):
-            raise ValueError(
-                f"ridge_scaling={self.ridge_scaling!r} is not known; use 'sum' or 'mean'"
-            )
-        if self.preprocessing not in ("auto", "per_fold", "once"):
-            raise ValueError(
-                f"preprocessing={self.preprocessing!r} is not known; use 'per_fold', 'once' or "
-                "'auto'"
-            )
-        if self.fallback not in ("warn", "refit", "refuse"):
-            raise ValueError(
-                f"fallback={self.fallback!r} is not known; use 'warn', 'refit' or 'refuse'"
-            )
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                check_choice(name, getattr(self, name), allowed)
         if not (isinstance(self.near_identity, Real) and 0.0 <= self.near_identity <= 1.0):
             raise ValueError(
                 f"near_identity={self.near_identity!r} is not allowed; use a kernel value between "

@@ -149,14 +149,6 @@ class SourceData(Data):
             found.append(self._view(scaled, members, fold))
         return found
 
-    def kept_fit(self, number: int, outcome: Outcome | None) -> SourceFit | None:
-        """The fit of a candidate to all rows, if passes of its folds gave it in this process."""
-        key = "map", self.candidates[number].kernel_key
-        if outcome is None or outcome.whole is None or key not in self.cache:
-            return None
-        (features,), (coef, intercept, is_flat) = self.cache[key], outcome.whole
-        return SourceFit(features.expand(coef), intercept, self.reader, is_flat)
-
     def _view(
         self, features: FeatureMap, members: Sequence[Candidate], fold: int | None = None
     ) -> View:
@@ -212,3 +204,14 @@ class SourceData(Data):
     ) -> Result:
         """What ``work`` makes of one pass over the rows, where they are; see `RowSource.reduce`."""
         return reduced(self.source, work, merge, self.threads)
+
+
+def kept_fit(data: Data, outcome: Outcome) -> SourceFit | None:
+    """The fit of a candidate to all rows, if passes over them gave it in this process."""
+    candidate = data.candidates[outcome.number]
+    key = "map", candidate.kernel_key
+    if outcome.whole is None or key not in data.cache or (data.in_memory and candidate.parts.steps):
+        return None
+    (features,), (coef, intercept, is_flat) = data.cache[key], outcome.whole
+    reader = data.reader if isinstance(data, SourceData) else Reader()
+    return SourceFit(features.expand(coef), intercept, reader, is_flat)

@@ -31,6 +31,8 @@ from everyfold.estimators.newton_passes import (
     Setting,
     are_minima,
     choose_sample,
+    holding,
+    holds_features,
     minimise,
 )
 from everyfold.estimators.sources import (
@@ -161,8 +163,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.keep_source_fit(source, fitted)
         return fitted
 
-    def keep_source_fit(self, source: RowSource, fitted: SourceFit) -> None:
-        """Be the model of a fit to a source of rows."""
+    def keep_source_fit(self, source: RowSource | Matrix, fitted: SourceFit) -> None:
+        """Be the model of a fit to a source of rows, or to rows in memory."""
+        if not isinstance(source, RowSource):
+            X = validate_data(self, source, accept_sparse="csr", dtype=np.float64)
+            self._keep(fitted, self._model().choice.resolve(X))
+            return
         self._keep(fitted, self._model().choice.resolve(np.zeros((1, source.n_features))))
         self.n_features_in_ = source.n_features
         if source.names is not None:
@@ -308,7 +314,9 @@ def _minimum(model: Model, source: RowSource, reader: Reader, features: FeatureM
         first = Sampling(reader, everything, height, rows).over(source, threads)
     fit = MapFit.of(features, setting, first, model.ridges, [None])
     with reporting_share_of(share, 1.0):
-        minimise(source, [fit], pattern, threads=threads)
+        is_held = holds_features(source, n, width)
+        held = holding(source, fit, pattern, threads) if is_held else None
+        minimise(source, [fit], pattern, threads=threads, held=held)
     worst = float(fit.errors.max())
     if not are_minima(fit.errors):
         warn(

@@ -126,7 +126,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         self._decide_by(labels)
         return self
 
-    def keep_source_fit(self, source: RowSource, fitted: SourceFit) -> None:
+    def keep_source_fit(self, source: RowSource | Matrix, fitted: SourceFit) -> None:
         """See base class."""
         super().keep_source_fit(source, fitted)
         reader = fitted.reader

@@ -188,7 +188,10 @@ class Model:
         classes = None
         if isinstance(target, Labels):
             given = self.class_weight
-            factors = _class_factors(given, target) if isinstance(given, Mapping) else None
+            factors = None
+            if isinstance(given, Mapping):
+                check_class_weight(given, target.classes)
+                factors = np.array([float(given.get(k, 1.0)) for k in target.classes.tolist()])
             by: Literal["rows", "weights"] = "weights" if self.weighs_balance else "rows"
             classes = Classes(target.codes, factors, by if given == "balanced" else None)
         loss = Multinomial() if target.is_joint else self.loss
@@ -319,11 +322,6 @@ def check_class_weight(class_weight: Mapping[Label, float], classes: AnyArray) -
         raise ValueError(
             f"class_weight names {unknown}, which are not labels of y ({labels}); name labels of y"
         )
-
-
-def _class_factors(class_weight: dict[Label, float], target: Labels) -> Array:
-    check_class_weight(class_weight, target.classes)
-    return np.array([float(class_weight.get(label, 1.0)) for label in target.classes.tolist()])
 
 
 # Packages that replace scikit-learn's estimators by faster ones of the same name.

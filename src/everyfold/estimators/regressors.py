@@ -134,7 +134,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self._fit(X, Numbers.read(y), sample_weight)
         return self
 
-    def keep_source_fit(self, source: RowSource, fitted: SourceFit) -> None:
+    def keep_source_fit(self, source: RowSource | Matrix, fitted: SourceFit) -> None:
         """See base class."""
         super().keep_source_fit(source, fitted)
         self._is_flat = fitted.is_flat

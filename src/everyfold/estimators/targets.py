@@ -17,9 +17,13 @@ from everyfold._typing import AnyArray, Array, Index, Targets
 from everyfold.folds import Folds
 
 
-def decode(classes: AnyArray, values: Array) -> AnyArray:
+def decode(classes: AnyArray, values: Array, *, zero_is_second: bool = False) -> AnyArray:
     """The label of each row of values: by sign for two classes, by the largest for more."""
-    chosen = values.argmax(axis=1) if values.shape[1] > 1 else (values[:, 0] > 0.0).astype(np.intp)
+    if values.shape[1] > 1:
+        chosen = values.argmax(axis=1)
+    else:
+        is_second = values[:, 0] >= 0.0 if zero_is_second else values[:, 0] > 0.0
+        chosen = is_second.astype(np.intp)
     labels: AnyArray = classes[chosen]
     return labels
 
@@ -158,8 +162,8 @@ class Labels(Target):
     codes: Index
     columns: Array
     has_probabilities: bool = field(default=False, kw_only=True)
-    needs_weight: bool = field(default=False, kw_only=True)
-    """Whether a class whose rows have no weight is not learnt at all, as by libsvm."""
+    is_libsvm: bool = field(default=False, kw_only=True)
+    """Whether a class whose rows have no weight is not learnt at all, and 0 is the second class."""
     needs_contrast: bool = field(default=False, kw_only=True)
     """Whether rows of one class have no model, as the intercept of a margin loss has no end."""
     counted: NDArray[np.bool_] | None = field(default=None, kw_only=True)
@@ -208,7 +212,7 @@ class Labels(Target):
 
     def predict(self, values: Array) -> AnyArray:
         """See base class."""
-        return decode(self.classes, values)
+        return decode(self.classes, values, zero_is_second=self.is_libsvm)
 
     def decide(self, values: Array) -> Array:
         """See base class."""
@@ -240,7 +244,7 @@ class Labels(Target):
     def learnt_with(self, weights: Array) -> Self:
         """See base class."""
         has_weight = weights > 0.0
-        is_known = has_weight.all() or not self.needs_weight
+        is_known = has_weight.all() or not self.is_libsvm
         return self if is_known else replace(self, counted=has_weight)
 
     def weighed(self, weights: Array) -> Self:
@@ -346,8 +350,8 @@ class Voting:
 
     shape: Literal["ovr", "ovo"] = "ovr"
     break_ties: bool = False
-    needs_weight: bool = False
-    """Whether a class whose rows have no weight is not learnt at all, as by libsvm."""
+    is_libsvm: bool = False
+    """Whether a class whose rows have no weight is not learnt at all, and 0 is the second class."""
 
 
 @dataclass(frozen=True)
@@ -383,7 +387,7 @@ class Pairs(Labels):
             columns,
             takes_part,
             voting,
-            needs_weight=labels.needs_weight,
+            is_libsvm=labels.is_libsvm,
             needs_contrast=labels.needs_contrast,
         )
 
@@ -461,7 +465,10 @@ class Pairs(Labels):
         first, second = self._pairs(len(self.classes))
         kept, empty = values[:, seen[first] & seen[second]], self.emptied()
         if seen.sum() == 2:  # a pair alone is positive for its second class
-            return Labels(self.classes[seen], empty.codes, empty.columns[:, :1]), -kept
+            two = Labels(
+                self.classes[seen], empty.codes, empty.columns[:, :1], is_libsvm=self.is_libsvm
+            )
+            return two, -kept
         return replace(empty, classes=self.classes[seen]), kept
 
 
@@ -534,7 +541,7 @@ class Reading:
         if self.has_log_odds:
             labels = replace(labels, has_probabilities=self.voting is None)
         if self.voting is not None:
-            labels = replace(labels, needs_weight=self.voting.needs_weight)
+            labels = replace(labels, is_libsvm=self.voting.is_libsvm)
         if self.voting is None or len(labels.classes) == 2:
             return labels
         return Pairs.of(labels, self.voting)

@@ -66,6 +66,11 @@ class HonestScore:
     is_exact: bool = True
     unit: Unit = "row"
 
+    def __str__(self) -> str:
+        low, high = self.interval
+        share = f"{100.0 * self.confidence:g} %: {low:.4g} to {high:.4g}"
+        return f"{self.estimate:.4g} ({share}), {self.method}, selection bias {self.bias:.2g}"
+
 
 def honest_score(
     search: Search,

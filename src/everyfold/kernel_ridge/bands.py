@@ -4,7 +4,7 @@ r"""Several kernels, each of some columns, with weights that held-out scores cho
 whose diagonals have the mean 1. Weights come from draws of Dirichlet distributions, as in himalaya
 (Dupré la Tour et al. 2022), of which each target or group of targets takes its best, or from a
 descent along the exact gradient of the held-out squared error
-(:mod:`everyfold.gradient.error_gradient`), one for each group.
+(:mod:`everyfold.gradient.descent`), one for each group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from everyfold.estimators.base import fit_columns
 from everyfold.estimators.model import KernelChoice, Model
 from everyfold.estimators.targets import Numbers
 from everyfold.folds import Folds
-from everyfold.gradient.error_gradient import HeldOutError
+from everyfold.gradient.descent import HeldOutError
 from everyfold.kernel_ridge.gamma_search import RIDGES, typical_gamma
 from everyfold.kernel_ridge.ridge_scores import Judge, score_ridges
 from everyfold.kernels import Gamma, Kernel

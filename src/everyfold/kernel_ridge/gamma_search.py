@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from everyfold._typing import Array, Matrix
 from everyfold.kernels import Kernel
@@ -22,8 +21,8 @@ from everyfold.kernels.pairwise import is_sparse
 COARSE = (-3.0, -2.0, -1.0, 0.0, 1.0)
 FARTHEST = (-6.0, 3.0)
 
-# Gammas that are tried between the neighbours of the best of these.
-FINE = 7
+# The step, in powers of 10, of the climb that follows, whose end is the peak of a parabola.
+STEP = 0.5
 
 # Ridges in powers of 10 of the trace of the kernel matrix. Below the first, held-out values of a
 # wide kernel are rounding; above the last, nothing is learnt. A step of a third of a power costs
@@ -37,54 +36,86 @@ _SHARES = (0.05, 0.95)
 # Rows of which typical distances are taken.
 _SAMPLE = 500
 
+# Powers of 10 that make no difference to the score, and the share of what is left to a perfect
+# score (0 for losses, 1 for others) that makes none between kernels.
+_NEAR, _ALIKE = 0.05, 1e-3
 
-@dataclass
-class GammaSearch:
-    """The best of the gammas that were tried, and what was tried.
 
-    Attributes
+Score = Callable[[float], float]
+
+
+def best_gamma(rough: Score, score: Score, centre: float) -> float:
+    """The gamma with the best score: among powers of ten by a rough one, then by small steps.
+
+    Parameters
     ----------
-    score : callable
+    rough, score : callable
         The score of a gamma; more is better, NaN or -inf where there is none.
     centre : float
         Where the search begins.
-    tried : dict
-        The scores by the logarithm of gamma to base 10.
+
+    Examples
+    --------
+    >>> round(best_gamma(lambda g: -abs(np.log10(g)), lambda g: -(np.log10(g / 2.0) ** 2), 1.0), 6)
+    2.0
     """
+    middle = math.log10(centre)
+    climb = _Climb(middle + FARTHEST[0], middle + FARTHEST[1])
+    found = climb.run(rough, [middle + step for step in COARSE], 1.0)
+    top = climb.top(found)
+    found = climb.run(score, [top - STEP, top, top + STEP], STEP)
+    top, powers = climb.top(found), sorted(found)
+    k = powers.index(top)
+    beside = [found[power] for power in powers[max(k - 1, 0) : k + 2]]
+    power = top + (peak(*beside)[0] * STEP if len(beside) == 3 else 0.0)
+    if abs(power - top) > _NEAR and score(10.0**power) > found[top]:
+        top = power
+    return float(10.0**top)
 
-    score: Callable[[float], float]
-    centre: float
-    tried: dict[float, float] = field(default_factory=dict)
 
-    def run(self) -> float:
-        """The best gamma: that of a coarse grid first, then between its neighbours."""
-        middle = math.log10(self.centre)
-        for step in COARSE:
-            self._loss(middle + step)
-        best = self._best
-        for farthest, sign in zip(FARTHEST, (-1.0, 1.0), strict=True):
-            is_edge = best in (min(self.tried), max(self.tried))
-            while is_edge and sign * (best - middle) > 0 and abs(best - middle) < abs(farthest):
-                self._loss(best + sign)
-                is_edge = self._best != best
-                best = self._best
-        bounds = best - 0.9, best + 0.9
-        minimize_scalar(
-            self._loss, bounds=bounds, method="bounded", options={"maxiter": FINE, "xatol": 0.05}
-        )
-        return float(10.0**self._best)
+@dataclass(frozen=True)
+class _Climb:
+    """Scores along powers of 10 between two ends."""
 
-    def _loss(self, power: float) -> float:
-        """What is minimised; remembered."""
-        power = float(power)
-        if power not in self.tried:
-            self.tried[power] = float(np.nan_to_num(self.score(10.0**power), nan=-np.inf))
-        found = self.tried[power]
-        return -found if np.isfinite(found) else float(np.finfo(np.float64).max)
+    lowest: float
+    highest: float
 
-    @property
-    def _best(self) -> float:
-        return max(self.tried, key=lambda power: self.tried[power])
+    def run(self, score: Score, powers: list[float], step: float) -> dict[float, float]:
+        """The scores of some powers, and of further ones while the first or last is the best."""
+        found: dict[float, float] = {}
+        while powers:
+            for power in powers:
+                value = float(score(10.0**power))
+                found[power] = value if math.isfinite(value) else -math.inf
+            top = self.top(found)
+            further = {min(found): top - step, max(found): top + step}.get(top, math.inf)
+            powers = [further] if self.lowest <= further <= self.highest else []
+        return found
+
+    def top(self, found: dict[float, float]) -> float:
+        """The best power; of those that are as good, the one that is nearest to the start.
+
+        Wide kernels are all alike in the end, but for rounding.
+        """
+        best = max(found.values())
+        room = -best if best < 0.0 else max(1.0 - best, 0.0)
+        good = [power for power, value in found.items() if value >= best - _ALIKE * room]
+        middle = self.lowest - FARTHEST[0]
+        return min(good, key=lambda power: abs(power - middle))
+
+
+def peak(before: float, top: float, after: float) -> tuple[float, float]:
+    """Where the parabola through three scores has its peak, in steps from the middle, and how high.
+
+    Where a neighbour is a cliff, the parabola says more of the cliff than of the peak: it is never
+    higher than the middle is above the better neighbour.
+    """
+    curvature = after - 2.0 * top + before
+    if not (math.isfinite(curvature) and curvature < 0.0):
+        return 0.0, top
+    slope = 0.5 * (after - before)
+    shift = min(0.5, max(-0.5, -slope / curvature))
+    return shift, top + min(0.5 * slope * shift, top - max(before, after))
 
 
 def typical_gamma(

@@ -6,6 +6,7 @@ The classes read parameters and data; :mod:`everyfold.kernel_ridge.selection` ch
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from numbers import Integral, Real
 from typing import Literal
 
@@ -34,7 +35,7 @@ from everyfold.estimators.base import fit_columns, keep_parameters
 from everyfold.estimators.model import ClassWeight, KernelChoice, Model, read_weights
 from everyfold.estimators.targets import Labels, Numbers, Target
 from everyfold.gradient.gradient_search import FastGradientSearchCV
-from everyfold.gradient.scaled_estimators import scaled
+from everyfold.gradient.outer_folds import scaled
 from everyfold.kernel_ridge.bands import (
     BandExpansion,
     BandSelection,
@@ -62,9 +63,9 @@ DESCENT_FOLDS, DESCENT_ROWS, DESCENT_LANDMARKS = 10, 1500, 500
 
 
 def _takes_weights(scorer: Scorer | None) -> bool:
-    """Whether rows count by their weight in a score, as in scikit-learn's own searches."""
-    accepts = getattr(scorer, "_accept_sample_weight", None)
-    return accepts is not None and bool(accepts())
+    """Whether rows count by their weight in a score, as in RidgeCV."""
+    metric = getattr(scorer, "_score_func", None)
+    return metric is not None and "sample_weight" in signature(metric).parameters
 
 
 class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
@@ -125,7 +126,7 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
                     choice = replace(choice, X=scaled(X, scale))
             found = choice.among(gammas, tuned)
             final = replace(model, ridges=tuple(found.ridges.tolist()))
-            solution = fit_columns(final, found.operator, target, w)
+            solution = found.solution or fit_columns(final, found.operator, target, w)
         self.scale_ = scale
         self.expansion_ = found.operator.expand(solution.coef)
         self.intercept_: Array | float = solution.intercept
@@ -408,7 +409,7 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
         weights are chosen as well ("banded ridge"). gamma is then a number for all of them, or
         "tune", the gamma at which typical rows of a band are at distance 1.
     gamma : "tune", None, float or array of shape (n_gammas,), default="tune"
-        The gammas to choose from; None means 1/n_features. "tune" searches about a dozen of them,
+        The gammas to choose from; None means 1/n_features. "tune" searches about ten of them,
         from coarse to fine, for the best score that any alpha has.
     degree, coef0 : int and float
         Parameters of the polynomial kernel.
@@ -480,11 +481,12 @@ class KernelRidgeCV(RegressorMixin, RidgeByFolds):  # type: ignore[misc]
     Notes
     -----
     **Cost** one factorisation for each gamma, about 9 n³ flops, and 2 n² for each alpha and target.
-    With more than 600 rows gamma is tuned on a low-rank kernel with c = 400 landmarks, which takes
-    about 12 n c² flops; the full kernel is then factorised once, or for a few alphas. With more
-    targets than rows, the targets are scored in batches. **Exact?** ``best_score_`` is that of
-    refitting every fold. The scores with landmarks, which select gamma, are not; the gamma that is
-    found is a local optimum.
+    gamma takes about ten kernels, by landmarks with more than 150 rows: a handful with c = 100, and
+    four or five with c = 400, of 4 n c² flops each. With more than 600 rows alpha is found by
+    these as well, and the full kernel is factorised for this alpha and, up to 1500 rows, for those
+    beside it. With more targets than rows, the targets are scored in batches. **Exact?**
+    ``best_score_`` is that of refitting every fold. The scores with landmarks, which select gamma,
+    are not; the gamma that is found is a local optimum.
 
     Examples
     --------
@@ -665,6 +667,7 @@ class KernelRidgeClassifierCV(ClassifierMixin, RidgeByFolds):  # type: ignore[mi
         self
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        self._alphas()  # wrong parameters are named before wrong labels, as in RidgeClassifierCV
         labels = Labels.read(y)
         weights = None if sample_weight is None else read_weights(sample_weight, X.shape[0])
         if self.class_weight is not None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from everyfold._typing import Array, Index, Matrix, Params, Scorer, Targets
 from everyfold.crossval import Folds, OutOfFold
+from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.metrics import ScoredRows
@@ -24,8 +25,10 @@ from everyfold.estimators.targets import Numbers, Target
 from everyfold.linalg.blas import product
 from everyfold.linalg.columns import basis_of_rows
 from everyfold.linalg.memory import SHARE_OF_MEMORY, available_memory, check_workers
-from everyfold.linalg.symmetric import CHUNK, NotPositiveDefiniteError
+from everyfold.linalg.symmetric import CHUNK, NotPositiveDefiniteError, is_trusted
 from everyfold.operators.base import SupportsResponse
+from everyfold.operators.lowrank import LowRank
+from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
 
 
@@ -117,12 +120,25 @@ class RidgeScores:
         Whether all held-out values equal those of refits, up to rounding.
     values : array of shape (ridges, held-out rows, targets) or None
         The held-out values, if they were asked for.
+    solutions : tuple of Solution or None, one for each ridge
+        The fit to all rows, where the scores came from its factorisation alone.
     """
 
     ridges: Array
     scores: Array
     is_exact: NDArray[np.bool_]
     values: Array | None = None
+    solutions: tuple[Solution | None, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence[RidgeScores]) -> RidgeScores:
+        """Those of some ridges and of others; their values are not kept."""
+        ridges, scores, is_exact = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("ridges", "scores", "is_exact")
+        )
+        solutions = tuple(fit for part in parts for fit in part.solutions)
+        return cls(ridges, scores, is_exact, solutions=solutions)
 
 
 def score_ridges(
@@ -162,7 +178,8 @@ def score_ridges(
     is_exact = np.zeros(len(rhos), dtype=bool)
     kept: list[Array | None] = [None] * len(rhos)
     maps: dict[int, Array] = {}
-    for k, record in _records(shared, operator, rhos, judge.folds):
+    fits: list[Solution | None] = [None] * len(rhos)
+    for k, record, fit in _records(shared, operator, rhos, judge.folds):
         is_exact[k] = bool(record.is_exact.all())
         if not np.isfinite(record.values).all():
             continue
@@ -174,12 +191,13 @@ def score_ridges(
             continue
         values = record.values + base
         scores[k] = judge(values)
+        fits[k] = None if fit is None else Solution(fit.coef, fit.intercept + base)
         kept[k] = values if keeps_values else None
     if maps:
         _score_maps(maps, problem.y - base, base, judge, scores)
     width = max((len(found) for found in scores if found is not None), default=1)
     table = np.stack([np.full(width, np.nan) if own is None else own for own in scores])
-    return RidgeScores(rhos, table, is_exact, _stacked(kept) if keeps_values else None)
+    return RidgeScores(rhos, table, is_exact, _stacked(kept) if keeps_values else None, tuple(fits))
 
 
 def _mean(problem: Problem) -> Array:
@@ -229,9 +247,12 @@ def _stacked(kept: Sequence[Array | None]) -> Array:
     return np.stack([np.full(shape, np.nan) if values is None else values for values in kept])
 
 
+Record = tuple[OutOfFold, Solution | None]
+
+
 def _records(
     problem: Problem, operator: SupportsResponse, ridges: Array, folds: Folds
-) -> Iterator[tuple[int, OutOfFold]]:
+) -> Iterator[tuple[int, OutOfFold, Solution | None]]:
     """The held-out values of each ridge, by number; none for those that have no factorisation.
 
     From large ridges to small ones: once a ridge is too small, all that follow are.
@@ -242,7 +263,7 @@ def _records(
         for k, record in zip(
             order, _evaluate(problem, operator, ridges[order], folds), strict=True
         ):
-            yield int(k), record
+            yield int(k), *record
             done += 1
     except NotPositiveDefiniteError:
         yield from _one_by_one(problem, operator, ridges, order[done:], folds)
@@ -250,19 +271,37 @@ def _records(
 
 def _one_by_one(
     problem: Problem, operator: SupportsResponse, ridges: Array, order: Index, folds: Folds
-) -> Iterator[tuple[int, OutOfFold]]:
+) -> Iterator[tuple[int, OutOfFold, Solution | None]]:
     for k in order:
         try:
             record = next(_evaluate(problem, operator, ridges[k : k + 1], folds))
         except NotPositiveDefiniteError:
             return
-        yield int(k), record
+        yield int(k), *record
 
 
 def _evaluate(
     problem: Problem, operator: SupportsResponse, ridges: Array, folds: Folds
-) -> Iterator[OutOfFold]:
-    """The held-out values by the cheapest exact method; refused if they do not fit."""
+) -> Iterator[Record]:
+    """The held-out values by the cheapest exact method; refused if they do not fit.
+
+    And the fit to all rows, where it costs nothing more.
+    """
+    if isinstance(operator, LowRank) and folds.are_singles and (problem.w > 0.0).all():
+        found = operator.leave_one_out(problem.quadratic, ridges.tolist())
+        if found is not None:
+            for residual, fit, condition in found:
+                each = np.full(len(folds), condition)
+                is_exact = np.full(len(folds), is_trusted(condition))
+                none = np.full(len(folds), np.nan)
+                yield OutOfFold(problem.y - residual, is_exact, none, each), fit
+            return
     plan = plan_exact(problem, operator, len(ridges), folds)
     check_workers(plan.memory, 1, problem.n)
-    return plan.criterion.evaluate(problem, operator, ridges.tolist(), folds)
+    method = plan.criterion
+    if plan.method == "cholesky" and len(ridges) == 1 and isinstance(method, ClosedFormCV):
+        response = operator.respond(problem.quadratic, float(ridges[0]), "cholesky")
+        yield method.of_response(problem, operator, response, folds), response.solution()
+        return
+    for record in method.evaluate(problem, operator, ridges.tolist(), folds):
+        yield record, None

@@ -6,33 +6,33 @@ those of a list, or are searched (:mod:`everyfold.kernel_ridge.gamma_search`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold._typing import Array, Matrix
+from everyfold._typing import Array, Index, Matrix
 from everyfold.estimators.model import Model
-from everyfold.kernel_ridge.gamma_search import RIDGES, GammaSearch, typical_gamma
+from everyfold.kernel_ridge.gamma_search import RIDGES, best_gamma, peak, typical_gamma
 from everyfold.kernel_ridge.ridge_scores import Judge, RidgeScores, score_ridges
 from everyfold.kernels import Kernel
-from everyfold.operators import FixedLandmarks, Nystrom, Structure
+from everyfold.operators import FixedLandmarks, Structure
 from everyfold.operators.base import SupportsResponse, require
+from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
 
-# Rows from which gamma is searched by landmarks, and how many of them there are. With 250 the fit
-# took about two thirds of the time, and the error was 1.3 to 1.7 times as large on sets that need
-# many (image, cpusmall; benchmarks/kernel_ridge_cv.py).
-MANY_ROWS, LANDMARKS = 600, 400
-
-# Landmarks are drawn with a narrower kernel than that of the first gamma, which needs more of them.
-NARROWER = 10.0
+# Rows from which gamma is searched by landmarks, and how many of them there are: some for powers of
+# ten, more for the steps between them. With 250 of these the error was 1.3 to 1.7 times as large on
+# sets that need many (image, cpusmall; benchmarks/kernel_ridge_cv.py).
+FEW_LANDMARKS, LANDMARKS = 100, 400
 
 # Targets that gamma is searched by, where there are more.
 SOME_TARGETS = 300
 
 # Rows up to which a tuned ridge is the best of all by one eigendecomposition, some thirty times as
-# much work as the Cholesky factorisation of the one ridge that landmarks have found.
-ALL_RIDGES_ROWS = 1500
+# much work as the Cholesky factorisation of one ridge; and up to which the ridge that landmarks
+# have found is compared with those beside it.
+ALL_RIDGES_ROWS, NEXT_RIDGES_ROWS = 600, 1500
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Chosen:
         Whether the scores are those of refits, up to rounding.
     tables : dict
         The scores of all ridges by gamma.
+    solution : Solution or None
+        The fit to all rows, where it is known.
     """
 
     kernel: Kernel
@@ -59,6 +61,7 @@ class Chosen:
     scores: Array
     is_exact: bool
     tables: dict[float | None, RidgeScores]
+    solution: Solution | None
 
 
 @dataclass(frozen=True)
@@ -103,43 +106,56 @@ class Selection:
     def among(self, gammas: tuple[float | None, ...], tuned: Tuned | None = None) -> Chosen:
         """The best of some gammas and of all ridges."""
         tables, best = {}, {}
+        operator: SupportsResponse | None = None
         for gamma in gammas:
-            tables[gamma] = self._table(self._bound(self._kernel(gamma)), tuned)
+            operator = self._bound(self._kernel(gamma))
+            tables[gamma] = self._table(operator, tuned)
             best[gamma] = self._best(tables[gamma])
         gamma = max(gammas, key=lambda own: float(np.mean(best[own][1])))
-        ridges, scores, is_exact = best[gamma]
+        ridges, scores, is_exact, solution = best[gamma]
         kernel = self._kernel(gamma)
-        return Chosen(kernel, self._bound(kernel), gamma, ridges, scores, is_exact, tables)
+        if operator is None or gamma != gammas[-1]:
+            operator = self._bound(kernel)
+        return Chosen(kernel, operator, gamma, ridges, scores, is_exact, tables, solution)
 
     def tuned(self, random: np.random.RandomState) -> Tuned:
         """The best gamma by a search in one dimension, with its best ridge."""
         centre = typical_gamma(self._kernel(1.0), self.X, self.problem.w, random)
-        part = self._for_search(centre, random)
+        part = self._of_some_targets(random)
+        rows = random.permutation(self.X.shape[0])
         ridges: dict[float, float] = {}
 
-        def score(gamma: float) -> float:
-            operator = part._bound(part._kernel(gamma))
-            found = part._scores(operator, part._ridges(operator, RIDGES[::4]))
-            ridges[gamma], best = _peak(found, self.per_target)
-            return best
+        def score_by(count: int) -> Callable[[float], float]:
+            few = part._by_landmarks(rows[:count])
 
-        gamma = GammaSearch(score, centre).run()
+            def score(gamma: float) -> float:
+                operator = few._bound(few._kernel(gamma))
+                found = few._scores(operator, few._ridges(operator, RIDGES[::2]))
+                ridges[gamma], best = _peak(found, self.per_target)
+                return best
+
+            return score
+
+        gamma = best_gamma(score_by(FEW_LANDMARKS), score_by(LANDMARKS), centre)
         return Tuned(gamma, ridges[gamma])
 
-    def _for_search(self, centre: float, random: np.random.RandomState) -> Selection:
-        """The same with landmarks in place of many rows, and with some of many targets."""
-        model, problem, judge = self.model, self.problem, self.judge
-        q = problem.y.shape[1]
-        if q > SOME_TARGETS and judge.splits_targets:
-            some = np.sort(random.choice(q, SOME_TARGETS, replace=False))
-            problem, judge = replace(problem, y=problem.y[:, some]), judge.among(some)
-        n = self.X.shape[0]
-        if n > MANY_ROWS and not isinstance(model.operator, Structure):
-            drawn = Nystrom(LANDMARKS, random_state=random.randint(2**31 - 1))
-            narrow = self._kernel(NARROWER * centre)
-            landmarks = drawn.landmarks(narrow, self.X).features.landmarks
-            model = replace(model, operator=FixedLandmarks(landmarks))
-        return Selection(model, self.X, problem, judge, self.alphas, self.per_target)
+    def _of_some_targets(self, random: np.random.RandomState) -> Selection:
+        """The same with some of many targets."""
+        q = self.problem.y.shape[1]
+        if q <= SOME_TARGETS or not self.judge.splits_targets:
+            return self
+        some = np.sort(random.choice(q, SOME_TARGETS, replace=False))
+        problem = replace(self.problem, y=self.problem.y[:, some])
+        return Selection(
+            self.model, self.X, problem, self.judge.among(some), self.alphas, self.per_target
+        )
+
+    def _by_landmarks(self, rows: Index) -> Selection:
+        """The same with some rows for landmarks, where there are enough others."""
+        if 3 * len(rows) > 2 * self.X.shape[0] or isinstance(self.model.operator, Structure):
+            return replace(self, keeps_values=False)
+        model = replace(self.model, operator=FixedLandmarks(self.X[np.sort(rows)]))
+        return replace(self, model=model, keeps_values=False)
 
     # -- one kernel --------------------------------------------------------------------------------
 
@@ -150,10 +166,11 @@ class Selection:
     def _bound(self, kernel: Kernel) -> SupportsResponse:
         """The matrix of a kernel; distances are computed once for all gammas."""
         structure = self.model.structure_to_fit(kernel, self.X.shape)
-        if not structure.needs_base or kernel.base is None:
+        anchors = structure.landmarks if isinstance(structure, FixedLandmarks) else None
+        if kernel.base is None or not (structure.needs_base or anchors is not None):
             return require(structure.bind(kernel, self.X), SupportsResponse)
         if kernel.base not in self._bases:
-            self._bases[kernel.base] = kernel.base_matrix(self.X)
+            self._bases[kernel.base] = kernel.base_matrix(self.X, anchors)
         shared = structure.bind_shared(kernel, self.X, self._bases[kernel.base])
         return require(shared, SupportsResponse)
 
@@ -173,14 +190,31 @@ class Selection:
         return replace(found, scores=np.where(found.is_exact[:, None], found.scores, np.nan))
 
     def _table(self, operator: SupportsResponse, tuned: Tuned | None) -> RidgeScores:
-        """The scores of all ridges, or of the one that landmarks have found."""
+        """The scores of all ridges, or of the one that landmarks have found and those beside it."""
         is_one = tuned is not None and self.alphas is None and not self.per_target
-        if tuned is not None and is_one and operator.rank > ALL_RIDGES_ROWS:
-            return self._scores(operator, np.array([tuned.ridge]))
-        return self._scores(operator, self._ridges(operator, RIDGES))
+        if tuned is None or not is_one or operator.rank <= ALL_RIDGES_ROWS:
+            return self._scores(operator, self._ridges(operator, RIDGES))
+        found: dict[int, RidgeScores] = {}
+        means: dict[int, float] = {}
+        missing = [0]
+        while missing:
+            k = missing[0]
+            ridge = tuned.ridge * (RIDGES[1] / RIDGES[0]) ** k
+            found[k] = self._scores(operator, np.array([ridge]))
+            is_known = found[k].is_exact.all() and np.isfinite(found[k].scores).all()
+            means[k] = float(found[k].scores.mean()) if is_known else -np.inf
+            top = max(means, key=means.__getitem__)
+            if means[top] == -np.inf:  # rounding: a larger ridge is needed
+                missing = [max(means) + 1] if len(means) < len(RIDGES) else []
+            elif operator.rank <= NEXT_RIDGES_ROWS:
+                missing = [k for k in (top + 1, top - 1) if k not in found]
+            else:
+                missing = []
+        known = [k for k in sorted(found) if means[k] > -np.inf] or [0]
+        return RidgeScores.joined([found[k] for k in known])
 
-    def _best(self, found: RidgeScores) -> tuple[Array, Array, bool]:
-        """The best ridges and their scores, of each target or of all; of equal ones the first."""
+    def _best(self, found: RidgeScores) -> tuple[Array, Array, bool, Solution | None]:
+        """The best ridges, of each target or of all, with scores and fit; the first of equals."""
         table = found.scores if self.per_target else found.scores.mean(axis=1, keepdims=True)
         if np.isnan(table).all(axis=0).any():
             raise ValueError(
@@ -190,7 +224,8 @@ class Selection:
             )
         k = np.nanargmax(table, axis=0)
         scores: Array = table[k, np.arange(table.shape[1])]
-        return found.ridges[k], scores, bool(found.is_exact[k].all())
+        fit = found.solutions[int(k[0])] if len(k) == 1 else None
+        return found.ridges[k], scores, bool(found.is_exact[k].all()), fit
 
 
 def _peak(found: RidgeScores, per_target: bool) -> tuple[float, float]:
@@ -205,13 +240,8 @@ def _peak(found: RidgeScores, per_target: bool) -> tuple[float, float]:
         return float(np.median(found.ridges)), float(np.mean(best))
     means = found.scores.mean(axis=1)
     k = int(np.nanargmax(means))
-    top, x = means[k], np.log(found.ridges)
-    near = means[k - 1 : k + 2]
-    if not 0 < k < len(means) - 1 or np.isnan(near).any() or (near < top).sum() < 2:
-        return float(found.ridges[k]), float(top)
-    slope, curvature = 0.5 * (near[2] - near[0]), near[2] - 2.0 * near[1] + near[0]
-    shift = -slope / curvature
-    step = x[k + 1] - x[k] if shift > 0 else x[k] - x[k - 1]
-    # Where a neighbour is a cliff, a parabola says more of the cliff than of the peak.
-    gain = min(-0.5 * slope**2 / curvature, top - max(near[0], near[2]))
-    return float(np.exp(x[k] + shift * step)), float(top + gain)
+    if not 0 < k < len(means) - 1:
+        return float(found.ridges[k]), float(means[k])
+    shift, score = peak(*means[k - 1 : k + 2].tolist())
+    beside = found.ridges[k + (1 if shift > 0.0 else -1)]
+    return float(found.ridges[k] * (beside / found.ridges[k]) ** abs(shift)), score

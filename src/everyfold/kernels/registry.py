@@ -113,7 +113,11 @@ def find_kernel(
     if isinstance(kernel, Kernel):
         return kernel
     if callable(kernel):
-        return Custom(kernel, kernel_params or {}, on_matrices or _takes_matrices(kernel))
+        from sklearn.gaussian_process.kernels import Kernel as GaussianProcessKernel
+
+        return Custom(
+            kernel, kernel_params or {}, on_matrices or isinstance(kernel, GaussianProcessKernel)
+        )
     if kernel in PLAIN:
         return PLAIN[kernel]()
     if kernel in WITH_GAMMA:
@@ -217,9 +221,3 @@ def _objection(kernel: object) -> str:
     hint = f"did you mean {nearest[0]!r}? Use" if nearest else "use"
     names = ", ".join(map(repr, NAMES))
     return f"is not known; {hint} one of {names}, or a callable k(x, x') of two rows"
-
-
-def _takes_matrices(function: Callable[..., Matrix]) -> bool:
-    from sklearn.gaussian_process.kernels import Kernel as GaussianProcessKernel
-
-    return isinstance(function, GaussianProcessKernel)

@@ -15,10 +15,11 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from scipy.linalg import blas, cython_blas, cython_lapack
 from threadpoolctl import ThreadpoolController
 
-from everyfold._typing import Array
+from everyfold._typing import AnyArray, Array
 
 # What numbers are, by the first letter of a function.
 _PRECISIONS = {"s": ("float *", c_float), "d": ("double *", c_double)}
@@ -89,6 +90,12 @@ def product(A: Array, B: Array) -> Array:
     else:
         AB = blas.dgemm(1.0, A.T, right, trans_a=1, trans_b=trans)
     return AB
+
+
+def dots(A: AnyArray, B: AnyArray) -> Array:
+    """The inner products of the columns of A with those of B, in double precision."""
+    found: Array = np.einsum("ij,ij->j", A, B).astype(np.float64, copy=False)
+    return found
 
 
 def add_gram(V: Array, gram: Array) -> Array:

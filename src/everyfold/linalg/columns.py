@@ -107,7 +107,8 @@ class Columns:
         length = np.sqrt(np.einsum("ij,ij->j", R, R))
         length[length == 0.0] = 1.0
         R = np.asfortranarray(R / length)
-        reciprocal = float(lapack.dtrcon(R)[0])
+        # A triangle is its own factorisation, L = 1; dtrcon is not in the oldest SciPy allowed.
+        reciprocal = float(lapack.dgecon(R, np.abs(R).sum(axis=0).max(initial=0.0))[0])
         if reciprocal > EPS or (rho > 0.0 and R.diagonal().all()):
             P, _ = lapack.dtrtri(R)
         else:

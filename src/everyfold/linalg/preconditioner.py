@@ -51,44 +51,17 @@ class GramPreconditioner(TallPreconditioner):
         found._gram, found._finer = self._gram, self._finer
         return found
 
-    @classmethod
-    def coupled(cls, A: Array, D: Array) -> GramPreconditioner:
-        """Of several columns of values for a row, with the second derivatives D, (n, K, K).
-
-        Coefficients are those of the first values, then of the second ones; 2 K² n c² flops.
-        """
-        c, width = A.shape[1], D.shape[1]
-        total = np.zeros((width * c, width * c), dtype=np.float32, order="F")
-        for k in range(width):
-            for j in range(k + 1):
-                block = A.T @ (A * D[:, k, j, None])
-                total[k * c : (k + 1) * c, j * c : (j + 1) * c] = block
-        found = cls.__new__(cls)
-        found._gram, found._finer = total.astype(np.float64), None
-        return found
-
     def add(self, penalty: Array) -> None:
         """See base class; c³/3 flops.
 
         Where single precision has too few digits, as errors would seem smaller than they are, the
         Gram matrix is made again in double precision.
         """
-        system = self._gram.astype(np.float64)
-        diagonal = system.diagonal() + penalty
-        self._size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        system /= self._size
-        system /= self._size[:, None]
-        lift = 0.0
-        while True:
-            np.fill_diagonal(system, 1.0 + lift)
-            L, info = lapack.dpotrf(system, lower=1, clean=0)
-            if self._finer is not None and (info or L.diagonal().min() ** 2 < _FEW_DIGITS):
-                self._gram, self._finer = self._finer(), None
-                self.add(penalty)
-                return
-            if not info:
-                break
-            lift = max(_LIFT, 10.0 * lift)
+        self._size, L, is_lifted = _scaled_factor(self._gram.astype(np.float64), penalty)
+        if self._finer is not None and (is_lifted or L.diagonal().min() ** 2 < _FEW_DIGITS):
+            self._gram, self._finer = self._finer(), None
+            self.add(penalty)
+            return
         self._L = L if self._gram.dtype == np.float64 else L.astype(np.float32)
 
     def solve(self, B: Array) -> Array:
@@ -120,6 +93,25 @@ def _gram(A: Array, D: Array, kind: type) -> Array:
     return total
 
 
+def _scaled_factor(system: Array, penalty: Array) -> tuple[Array, Array, bool]:
+    """A Cholesky factor of A + diag(penalty) scaled to a diagonal of ones, which is overwritten.
+
+    The scales come first; last whether the diagonal was raised, as rounding left no definite
+    matrix.
+    """
+    diagonal = system.diagonal() + penalty
+    size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    system /= size
+    system /= size[:, None]
+    lift = 0.0
+    while True:
+        np.fill_diagonal(system, 1.0 + lift)
+        L, info = lapack.dpotrf(system, lower=1, clean=0)
+        if not info:
+            return size, L, lift > 0.0
+        lift = max(_LIFT, 10.0 * lift)
+
+
 class OwnSystems:
     """The inverses of AᵀDA + P for a D and P of each model, of rows of which few have weight.
 
@@ -133,19 +125,7 @@ class OwnSystems:
         for j in range(D.shape[1]):
             active = np.flatnonzero(D[:, j])
             Z = rows(active) * np.sqrt(D[active, j, None])
-            system = blas.dsyrk(1.0, Z.T, lower=1)
-            diagonal = system.diagonal() + P[:, j]
-            size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-            system /= size
-            system /= size[:, None]
-            lift = 0.0
-            while True:
-                np.fill_diagonal(system, 1.0 + lift)
-                L, info = lapack.dpotrf(system, lower=1, clean=0)
-                if not info:
-                    break
-                lift = max(_LIFT, 10.0 * lift)
-            self._size[:, j] = size
+            self._size[:, j], L, _ = _scaled_factor(blas.dsyrk(1.0, Z.T, lower=1), P[:, j])
             self._factors.append(L)
 
     def solve(self, B: Array) -> Array:
@@ -171,3 +151,71 @@ class DiagonalPreconditioner(TallPreconditioner):
         """See base class."""
         solved: Array = B / self._total
         return solved
+
+
+class CoupledPreconditioner(TallPreconditioner):
+    """Of several columns of values for a row, which add up to 0: systems of all their coefficients.
+
+    Models that leave out some parts of the rows have a system of their own each, made of the Gram
+    matrices of these parts: where few rows have curvature, one for all serves none of them.
+
+    **Cost** n c² (K - 1)² flops in single precision, and ((K - 1) c)³/3 for each system and other
+    P; 2 ((K - 1) c)² for a model and a use.
+    """
+
+    def __init__(self, A: Array, D: Array, parts: NDArray[np.intp], outside: Array) -> None:
+        """From the mean second derivatives D, (n, K, K), and the part that each row is in.
+
+        ``outside``, (systems, parts), says which parts are left out of each system.
+        """
+        self._basis = _sum_zero(D.shape[1])
+        D = np.einsum("ka,nkl,lb->nab", self._basis, D, self._basis, optimize=True)
+        D = D.astype(np.float32)
+        c, width = A.shape[1], D.shape[1]
+        self._width = width
+        total = np.zeros((width * c, width * c), dtype=np.float32, order="F")
+        self._grams = [total.copy(order="F") for _ in outside] if len(outside) > 1 else [total]
+        for part in range(outside.shape[1]):
+            rows = np.flatnonzero(parts == part)
+            own, bends = A[rows], D[rows]
+            for k in range(width):
+                for j in range(k + 1):
+                    block = own.T @ (own * bends[:, k, j, None])
+                    for gram, without in zip(self._grams, outside, strict=True):
+                        if not without[part]:
+                            gram[k * c : (k + 1) * c, j * c : (j + 1) * c] += block
+
+    def add(self, penalty: Array) -> None:
+        """See base class; P is that of every value."""
+        self._factors = []
+        for gram in self._grams:
+            lift = 0.0
+            while True:
+                L = gram.copy(order="F")
+                diagonal = gram.diagonal() + np.tile(penalty, self._width)
+                np.fill_diagonal(L, diagonal * (1.0 + lift))
+                L, info = lapack.spotrf(L, lower=1, clean=0, overwrite_a=1)
+                if not info:
+                    break
+                lift = max(_LIFT, 10.0 * lift)
+            self._factors.append(L)
+
+    def solve(self, B: Array) -> Array:
+        """See base class; B has a column for each model and value."""
+        return self.of_models(B, np.arange(len(self._factors)))
+
+    def of_models(self, B: Array, models: NDArray[np.intp]) -> Array:
+        """The inverses of some of the models times their columns of B, (c, models · K)."""
+        c, turned = len(B), B.reshape(len(B), len(models), -1) @ self._basis
+        found = np.empty((len(models), self._width * c))
+        for j, model in enumerate(models.tolist()):
+            L = self._factors[model if len(self._factors) > 1 else 0]
+            x = blas.strsv(L, turned[:, j].T.ravel().astype(np.float32), lower=1)
+            found[j] = blas.strsv(L, x, lower=1, trans=1)
+        back = found.reshape(len(models), self._width, c).transpose(2, 0, 1) @ self._basis.T
+        return np.reshape(back, B.shape)
+
+
+def _sum_zero(width: int) -> Array:
+    """Orthonormal columns whose entries add up to 0, (width, width - 1)."""
+    return np.linalg.qr(np.hstack([np.ones((width, 1)), np.eye(width)[:, :-1]]))[0][:, 1:]

@@ -47,6 +47,11 @@ def is_trusted(condition: float) -> bool:
     return condition * EPS <= TRUSTED_ERROR
 
 
+def are_trusted(conditions: Array) -> Mask:
+    """The same of several systems."""
+    return np.asarray(conditions * EPS <= TRUSTED_ERROR)
+
+
 class NotPositiveDefiniteError(ValueError, ArithmeticError):
     """K + rho I has an eigenvalue that is not positive to working precision."""
 

@@ -66,8 +66,9 @@ class OperatorSpec:
     predicts_by_split: bool = False
 
 
+@dataclass(frozen=True)
 class TrainTestKernel:
-    """One training set and the rows that its model predicts.
+    """One training set with a kernel of its own, and the rows that its model predicts.
 
     Attributes
     ----------
@@ -87,37 +88,25 @@ class TrainTestKernel:
     test: Index
     operator: SupportsResponse
     cross: Array
-    parent: SupportsResponse | None
     noise: float = 0.0
+    parent: SupportsResponse | None = None
 
 
-@dataclass(frozen=True)
-class Made(TrainTestKernel):
-    """A part whose kernel was made for its training rows alone."""
-
-    train: Index
-    test: Index
-    operator: SupportsResponse
-    cross: Array
-    parent: None = None
-    noise: float = 0.0
-
-
-@dataclass(frozen=True)
 class Cut(TrainTestKernel):
     """A part of a kernel of all rows; nothing is copied before it is asked for."""
 
-    train: Index
-    test: Index
     parent: SupportsResponse
 
+    def __init__(self, train: Index, test: Index, parent: SupportsResponse) -> None:
+        self.__dict__.update(train=train, test=test, parent=parent)
+
     @cached_property
-    def operator(self) -> SupportsResponse:  # type: ignore[override]  # an attribute of other parts
+    def operator(self) -> SupportsResponse:
         """The kernel of the training rows."""
         return self.parent.restrict(self.train)
 
     @cached_property
-    def cross(self) -> Array:  # type: ignore[override]  # likewise
+    def cross(self) -> Array:
         """What predicts the test rows."""
         return self.parent.cross(self.test, self.train)
 
@@ -314,14 +303,9 @@ class Expansion(ABC):
     def link(self, X: Matrix) -> Array:
         """What turns the coefficients into values at the rows of ``X``."""
 
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """The number of columns of ``link(X)``."""
-
     def __call__(self, X: Matrix) -> Array:
         """F at the rows of ``X``, (rows, q), in blocks of at most about 64 MB."""
-        step = max(1, CHUNK // max(1, self.width))
+        step = max(1, CHUNK // max(1, len(self.coef)))
         starts = range(0, X.shape[0], step)
         return np.concatenate([self.link(X[i : i + step]) @ self.coef for i in starts])
 

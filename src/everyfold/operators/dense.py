@@ -340,11 +340,6 @@ class KernelExpansion(Expansion):
         """See base class: the kernel between the new rows and those of the fit."""
         return self.kernel(X, self.X)
 
-    @property
-    def width(self) -> int:
-        """See base class."""
-        return len(self.coef)
-
 
 # -- The response of a kernel matrix that is held in full -----------------------------------------
 
@@ -517,11 +512,6 @@ class DenseResponse(Response):
     def _K_active(self) -> Array:
         return self._K if self._active.size == len(self._K) else self._K[:, self._active]
 
-    def _lift(self, B: Array) -> Array:
-        """Fitted values of all rows for a working response z of the active ones, ``B = S z``."""
-        b = self._h @ B / self._kappa if self._has_intercept else np.zeros(B.shape[1])
-        return product(self._K_active, self._s[:, None] * self._residual(B)) + b
-
     def _residual(self, B: Array) -> Array:
         """C B on the active rows."""
         C_B = self._system.solve(B)
@@ -537,7 +527,9 @@ class DenseResponse(Response):
         M B = [K − K_{:A} G K_{A:}] B / 2ρ, plus the intercept's rank-one term.
         """
         passive = self._passive
-        M_B = self._lift(B[self._active] / (2.0 * self._s[:, None]))
+        inner = B[self._active] / (2.0 * self._s[:, None])
+        b = self._h @ inner / self._kappa if self._has_intercept else np.zeros(B.shape[1])
+        M_B = product(self._K_active, self._s[:, None] * self._residual(inner)) + b
         if passive.size and np.any(B[passive]):
             M_B += self._push(passive, B[passive])
         return M_B

@@ -113,11 +113,6 @@ class MapExpansion(Expansion):
         """See base class: the raw columns."""
         return self.features.raw(X)
 
-    @property
-    def width(self) -> int:
-        """See base class."""
-        return len(self.coef)
-
 
 @dataclass(frozen=True)
 class Plain(FeatureMap):
@@ -214,11 +209,6 @@ class LinearExpansion(Expansion):
     def link(self, X: Matrix) -> Array:
         """See base class: the columns themselves."""
         return as_columns(X)
-
-    @property
-    def width(self) -> int:
-        """See base class."""
-        return len(self.coef)
 
 
 @dataclass(frozen=True)

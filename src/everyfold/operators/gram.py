@@ -132,17 +132,14 @@ class Sums:
         self.middle = self.middle + share * m
         self.weight = whole
 
-    def _copy(self) -> Sums:
-        parts = ("gram", "cross", "squares", "spread")
-        return replace(self, **{name: getattr(self, name).copy(order="F") for name in parts})
-
     def _with(self, other: Sums, sign: float) -> Sums:
-        found = self._copy()
+        parts = ("gram", "cross", "squares", "spread")
+        found = replace(self, **{name: getattr(self, name).copy(order="F") for name in parts})
         found.rows += int(sign) * other.rows
         found.count += int(sign) * other.count
         if other.weight == 0.0:
             return found
-        for name in ("gram", "cross", "squares", "spread"):
+        for name in parts:
             mine = getattr(found, name)
             mine += sign * getattr(other, name)
         found._move(sign * other.weight, other.origin, other.target_origin, other.middle)

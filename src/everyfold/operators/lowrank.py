@@ -23,6 +23,7 @@ from everyfold.linalg.blas import product
 from everyfold.linalg.columns import Columns, singular_values
 from everyfold.linalg.ridge_systems import factorise
 from everyfold.linalg.symmetric import (
+    CHUNK,
     EPS,
     DeflatedStack,
     FactoredStack,
@@ -256,13 +257,16 @@ class LowRank(SupportsResponse):
         shares = spectrum.shares(rhos)
         mean = 1.0 / total if quadratic.intercept else 0.0
         left = 1.0 - s**2 * (product(np.square(spectrum.rotated), shares) + mean)
-        found = []
-        for k, rho in enumerate(rhos):
-            coef = spectrum.at(rho).solve(centred, rho)
-            residual = quadratic.z - product(centred.rows, coef)
-            offset = mean * np.square(s).T @ residual
-            solution = Solution(coef, offset[0] - centred.centre @ coef)
-            found.append(((residual - offset) / left[:, [k]], solution, conditions[k]))
+        found, step = [], max(1, CHUNK // max(1, quadratic.z.size))
+        for first in range(0, len(rhos), step):
+            coefs = spectrum.solve(shares[:, first : first + step])
+            fitted = product(centred.rows, np.hstack(coefs))
+            for k, coef in enumerate(coefs, first):
+                residual = quadratic.z - fitted[:, : coef.shape[1]]
+                fitted = fitted[:, coef.shape[1] :]
+                offset = mean * np.square(s).T @ residual
+                solution = Solution(coef, offset[0] - centred.centre @ coef)
+                found.append(((residual - offset) / left[:, [k]], solution, conditions[k]))
         return found
 
     @property
@@ -437,6 +441,11 @@ class _Spectrum:
             return condition_at(self._values, rho)
         except NotPositiveDefiniteError:
             return np.inf
+
+    def solve(self, shares: Array) -> list[Array]:
+        """The coefficients of the ridges with these shares."""
+        turned = product(self._U.T, self._centred.force)
+        return [product(self._U, share[:, None] * turned) for share in shares.T]
 
     def at(self, rho: float) -> _Inverse:
         """The inverse for one ridge."""

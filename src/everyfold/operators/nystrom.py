@@ -11,11 +11,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from everyfold import _extensions
+from everyfold._progress import check_choice
 from everyfold._typing import Array, Index, Matrix, Order, RandomState
 from everyfold.io.samples import SAMPLE, Held, Sampled
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
-from everyfold.linalg.symmetric import CHUNK
+from everyfold.linalg.symmetric import CHUNK, leading_cholesky
 from everyfold.operators.base import OperatorSpec, Structure, SupportsGradient, SupportsResponse
 from everyfold.operators.dense import Dense, KernelExpansion
 from everyfold.operators.features import PROBE, LandmarkFeatures
@@ -25,6 +26,10 @@ from everyfold.operators.response import StructureError
 
 # The most landmarks that are taken where no number is asked for: cost grows with their square.
 DEFAULT_LANDMARKS = 1000
+
+# The share of the largest pivot down to which landmarks count as independent: a Cholesky factor
+# takes a tenth of the time of an eigendecomposition, which drops those that depend on others.
+_PIVOTS = 1e-5
 
 # Steps of power iteration for the norm of what an approximation leaves, of a product each.
 _POWER_STEPS = 30
@@ -113,10 +118,7 @@ class Nystrom(Mapped):
                     f"{name}={value!r} is not allowed; use an integer >= 1, a share between 0 and "
                     f"1{more}, or None"
                 )
-        if self.sampling not in ("uniform", "rpcholesky", "kmeans"):
-            raise ValueError(
-                f"sampling={self.sampling!r} is not known; use 'uniform', 'rpcholesky' or 'kmeans'"
-            )
+        check_choice("sampling", self.sampling, ("uniform", "rpcholesky", "kmeans"))
         if not (isinstance(self.tol, Real) and 0.0 <= float(self.tol) < 1.0):
             raise ValueError(f"tol={self.tol!r} is not allowed; use a number >= 0 and < 1")
         self._check_forms()
@@ -129,16 +131,9 @@ class Nystrom(Mapped):
 
     def _check_forms(self) -> None:
         """Refuse forms that are not known, or do not go together."""
-        for name, allowed in (
-            ("replaces", ("kernel", "response")),
-            ("per_fold", (True, False)),
-            ("predicts_with", ("features", "kernel")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is not known; use {allowed[0]!r} or "
-                    f"{allowed[1]!r}"
-                )
+        check_choice("replaces", self.replaces, ("kernel", "response"))
+        check_choice("per_fold", self.per_fold, (True, False))
+        check_choice("predicts_with", self.predicts_with, ("features", "kernel"))
         if self.replaces == "response" and (self.per_fold or self.predicts_with == "kernel"):
             raise ValueError(
                 "replaces='response' fits all rows once and predicts with the full kernel; it "
@@ -423,12 +418,21 @@ class FixedLandmarks(Mapped):
     def feature_map(self, kernel: Kernel, rows: Sampled) -> LandmarkFeatures:
         """See base class."""
         W, count = kernel(self.landmarks), int(self.landmarks.shape[0])
+        L = leading_cholesky(W)
+        pivots = L.diagonal()
+        if len(L) == count and pivots.min(initial=np.inf) > _PIVOTS * pivots.max(initial=0.0):
+            return LandmarkFeatures.of_factor(kernel, self.landmarks, L, None)
         return LandmarkFeatures.of(kernel, self.landmarks, W, count, None)
 
     def bind(self, kernel: Kernel, X: Matrix) -> NystromMatrix:
         """See base class."""
+        return self.bind_shared(kernel, X, None)
+
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array | None) -> NystromMatrix:
+        """See base class; ``base`` is the base matrix between the rows and the landmarks."""
         features = self.feature_map(kernel, Held(X))
-        return NystromMatrix(features(X), features, float(kernel.diagonal(X).sum()), X=X)
+        V = features(X) if base is None else product(features.columns(base), features.T)
+        return NystromMatrix(V, features, float(kernel.diagonal(X).sum()), X=X)
 
     def raw_width_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""

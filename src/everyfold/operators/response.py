@@ -331,13 +331,8 @@ class Response(ABC):
         r""":math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
         if rows.size == 0 or order == 0:
             return np.zeros_like(B)
-        step = self._hat_products(rows)
-        return influence_series(step(B), step, order)
-
-    def _hat_products(self, rows: Index) -> Linear:
-        """The map B → H_SS B."""
         H = self._hat_blocks(rows)
-        return lambda B: H @ B
+        return influence_series(H @ B, lambda term: H @ term, order)
 
     def radius(self, rows: Index) -> Array:
         """The spectral radius of M_SS D_S for each set: the rate of ``hat_series``."""

@@ -6,8 +6,7 @@ The core does not import this package. Its criteria, metrics and operators are e
 
 from everyfold.engine.request import MethodOptions
 from everyfold.estimators import HuberSVC, QuadraticSVR
-from everyfold.papers.circulant import Circulant
-from everyfold.papers.circulant_response import CirculantMatrix, CirculantWarning
+from everyfold.papers.circulant import Circulant, CirculantMatrix, CirculantWarning
 from everyfold.papers.closed_criteria import (
     GACV,
     GCV,
@@ -16,9 +15,14 @@ from everyfold.papers.closed_criteria import (
     RadiusMargin,
     SpanRule,
 )
-from everyfold.papers.granularity import Granularity, choose_granularity, granularity_bound
+from everyfold.papers.granularity import (
+    Granularity,
+    choose_granularity,
+    expected_residual,
+    granularity_bound,
+    model_error_bound,
+)
 from everyfold.papers.influence import InfluenceMatrix
-from everyfold.papers.nystrom_bounds import expected_residual, model_error_bound
 from everyfold.papers.published_methods import (
     bif,
     circulant,

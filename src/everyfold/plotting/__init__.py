@@ -1,9 +1,9 @@
 """Plots of a finished search, in the style of scikit-learn's displays. They need matplotlib."""
 
-from everyfold.plotting.distribution_plots import DistributionCalibrationDisplay
-from everyfold.plotting.influence_plots import InfluenceDisplay
 from everyfold.plotting.prediction_plots import (
+    DistributionCalibrationDisplay,
     FeatureWeightsDisplay,
+    InfluenceDisplay,
     IntervalDisplay,
     OutOfFoldDisplay,
 )

@@ -1,4 +1,4 @@
-"""Plots of out-of-fold predictions, of prediction intervals, and of feature weights.
+"""Plots of out-of-fold predictions, intervals, distributions, feature weights and influences.
 
 Out-of-fold predictions are drawn by scikit-learn's own displays, with labels of ours.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import binom, norm
 from sklearn.base import is_classifier
 from sklearn.calibration import CalibrationDisplay
 from sklearn.metrics import (
@@ -388,5 +390,213 @@ class FeatureWeightsDisplay:
         more = f" ({self.left_out} smaller ones left out)" if self.left_out else ""
         ax.set(xlabel=f"share in the kernel{more}", xlim=(0.0, None))
         ax.legend(frameon=False, fontsize="small", loc="lower right")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+# -- Calibration of predicted normal distributions -------------------------------------------------
+
+# Of the counts of a histogram, or the share inside an interval, that calibrated distributions give.
+_BAND = 0.95
+
+_LEVELS = np.linspace(0.02, 0.98, 49)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DistributionCalibrationDisplay:
+    """The calibration of predicted normal distributions: quantiles, and coverage against level.
+
+    Left: the share of each distribution below its observation (the probability integral transform),
+    as a histogram; calibrated distributions give a flat one. It is like a U where deviations are
+    too small, a hill where they are too large, and slopes where means are biased. Right: the share
+    of observations inside central intervals, against their level; on the diagonal if calibrated.
+    The grey bands contain 95 % of what calibrated distributions of independent rows give.
+
+    Create it with :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    quantiles : array of shape (n_samples,)
+    name : str, optional
+
+    Attributes
+    ----------
+    coverage : array of shape (49,)
+        The shares inside the central intervals of the levels .02, .04, …, .98.
+    axes_, figure_
+        Objects of matplotlib, available after plotting.
+
+    Examples
+    --------
+    >>> from everyfold.plotting import DistributionCalibrationDisplay
+    >>> y = np.random.default_rng(0).normal(size=200)
+    >>> display = DistributionCalibrationDisplay.from_predictions(
+    ...     y, np.zeros(200), np.ones(200)
+    ... )  # doctest: +SKIP
+    """
+
+    quantiles: Array
+    name: str | None = None
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        mean: ArrayLike,
+        std: ArrayLike,
+        *,
+        name: str | None = None,
+        bins: int = 10,
+        axes: Axes = None,
+    ) -> DistributionCalibrationDisplay:
+        """Draw the calibration of distributions of held-out observations.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_samples,) or (n_samples, n_targets)
+        mean, std : arrays of the same shape
+            As :func:`everyfold.cross_val_predict` returns them with ``return_std=True``. ``std``
+            has to include all noise: that of a ``WhiteKernel`` is in it, ``alpha`` is not.
+        name : str, optional
+            Of the model, for the legend.
+        bins : int, default=10
+        axes : pair of matplotlib Axes, optional
+
+        Returns
+        -------
+        display : DistributionCalibrationDisplay
+        """
+        y, mu, sigma = (np.asarray(part, dtype=np.float64) for part in (y_true, mean, std))
+        if not y.shape == mu.shape == sigma.shape:
+            raise ValueError(
+                f"y_true, mean and std have shapes {y.shape}, {mu.shape} and {sigma.shape}; pass "
+                "three arrays of the same shape"
+            )
+        known = np.isfinite(mu) & np.isfinite(sigma)
+        if not (sigma[known] > 0.0).all() or not known.any():
+            raise ValueError("std must be > 0: a distribution of deviation 0 has no density")
+        found = np.asarray(norm.cdf(y[known], mu[known], sigma[known]))
+        return cls(quantiles=found, name=name).plot(bins=bins, axes=axes)
+
+    @property
+    def coverage(self) -> Array:
+        """The share of observations inside the central intervals of all levels."""
+        from_middle = 2.0 * np.abs(self.quantiles - 0.5)
+        return np.asarray((from_middle[:, None] <= _LEVELS).mean(axis=0))
+
+    def plot(self, *, bins: int = 10, axes: Axes = None) -> DistributionCalibrationDisplay:
+        """Draw both pictures and return the display."""
+        is_new = axes is None
+        if is_new:
+            _, axes = pyplot().subplots(1, 2, figsize=(8.0, 3.2), layout="constrained")
+        left, right = axes
+        n = len(self.quantiles)
+        edges = np.linspace(0.0, 1.0, bins + 1)
+        tail = (1.0 - _BAND) / 2.0
+        if is_new:
+            low, high = np.asarray(binom.ppf([tail, 1.0 - tail], n, 1.0 / bins)) * bins / n
+            left.axhspan(low, high, color="0.85")
+            left.axhline(1.0, color="black", linewidth=0.8)
+            below, above = (np.asarray(binom.ppf(p, n, _LEVELS)) / n for p in (tail, 1.0 - tail))
+            right.fill_between(_LEVELS, below, above, color="0.85")
+            right.plot([0.0, 1.0], [0.0, 1.0], color="black", linewidth=0.8)
+        left.hist(self.quantiles, bins=edges, density=True, alpha=0.6, label=self.name)
+        right.plot(_LEVELS, self.coverage, label=self.name)
+        left.set(xlabel="share of the distribution below y", ylabel="density", xlim=(0.0, 1.0))
+        right.set(xlabel="level of the interval", ylabel="observations inside")
+        if self.name is not None:
+            right.legend()
+        self.axes_, self.figure_ = axes, left.figure
+        return self
+
+
+# -- The largest effects of deleting rows, groups or columns, as bars ------------------------------
+
+_NAMES = {"rows": "row", "columns": "column", "permutations": "permuted column"}
+
+
+class Influences(Protocol):
+    """What is read of the result of :func:`everyfold.influence`."""
+
+    @property
+    def effect(self) -> Array:
+        """The effects."""
+
+    @property
+    def labels(self) -> AnyArray:
+        """What each is of."""
+
+    @property
+    def of(self) -> str:
+        """What was deleted."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class InfluenceDisplay:
+    """The rows, groups or columns whose deletion changes the score most.
+
+    Create it with :meth:`from_influence`.
+
+    Parameters
+    ----------
+    effect : array of shape (n_units,)
+    labels : array of shape (n_units,)
+    name : str
+        What is deleted.
+    n_shown : int
+
+    Attributes
+    ----------
+    ax_, figure_
+        Objects of matplotlib, available after plotting.
+
+    Examples
+    --------
+    >>> from everyfold import LSSVR, influence
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> display = influence(LSSVR(gamma=1.0), X, y).plot()  # doctest: +SKIP
+    """
+
+    effect: Array
+    labels: AnyArray
+    name: str
+    n_shown: int = 20
+
+    @classmethod
+    def from_influence(
+        cls, influence: Influences, *, n_shown: int = 20, ax: Axes = None
+    ) -> InfluenceDisplay:
+        """Draw the result of :func:`everyfold.influence`.
+
+        Parameters
+        ----------
+        influence : Influence
+        n_shown : int, default=20
+            The largest number of bars, which are those of the largest effects in either direction.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : InfluenceDisplay
+        """
+        if n_shown < 1:
+            raise ValueError(f"n_shown={n_shown} is not allowed; use a number from 1 on")
+        effect, labels = influence.effect, influence.labels
+        name = _NAMES[influence.of]
+        return cls(effect=effect, labels=labels, name=name, n_shown=n_shown).plot(ax=ax)
+
+    def plot(self, *, ax: Axes = None) -> InfluenceDisplay:
+        """Draw the plot and return the display."""
+        ax = new_axes() if ax is None else ax
+        known = np.flatnonzero(np.nan_to_num(self.effect))  # no bars of what changes nothing
+        largest = known[np.argsort(-np.abs(self.effect[known]), kind="stable")[: self.n_shown]]
+        shown = largest[np.argsort(self.effect[largest], kind="stable")]
+        effect = self.effect[shown]
+        colours = np.where(effect > 0.0, "C3", "C0")
+        ax.barh(np.arange(len(shown)), effect, color=colours.tolist())
+        ax.set_yticks(np.arange(len(shown)), [plain(label, 20) for label in self.labels[shown]])
+        ax.axvline(0.0, color="black", linewidth=1.0)
+        ax.set(xlabel=f"score without the {self.name} - score with it", ylabel=self.name)
         self.ax_, self.figure_ = ax, ax.figure
         return self

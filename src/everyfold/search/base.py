@@ -54,11 +54,14 @@ from everyfold.engine.results import (
 )
 from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
-from everyfold.engine.source_data import SourceData
+from everyfold.engine.source_data import kept_fit
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
-from everyfold.judge.fitted import Unit, groups_of, ratio_of_splits
-from everyfold.search.assessment import JudgedSearch
+from everyfold.judge.differences import Comparison, compare, significantly_worse
+from everyfold.judge.findings import report
+from everyfold.judge.fitted import Unit, fold_scores, groups_of, ratio_of_splits
+from everyfold.judge.honest import honest_score
+from everyfold.judge.threshold import tune_threshold
 from everyfold.search.fit_inputs import FitInputs
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.per_target import (
@@ -67,7 +70,7 @@ from everyfold.search.per_target import (
     check_targets,
     exact_method,
 )
-from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
+from everyfold.search.predictions import LateValues, PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Contexts, Progress
 from everyfold.search.reporting import ResultView
 
@@ -130,7 +133,6 @@ class FastSearchCV(
     RenamedParameters,
     WinnerAnswers,
     ResultView,
-    JudgedSearch,
     BaseSearchCV,  # type: ignore[misc]
 ):
     """Base class of the searches; everything that is not defined here is scikit-learn's own."""
@@ -147,6 +149,25 @@ class FastSearchCV(
     """What a front end has for itself to show how far the work is."""
     _needs_partition: bool = False
     """Whether every row is to be held out once, as who reads the values of the winner may ask."""
+
+    # What judges any fitted search; of this one nothing but the search has to be passed.
+    honest_score = honest_score
+    fold_scores = fold_scores
+    significantly_worse = significantly_worse
+    tune_threshold = tune_threshold
+    report = report
+
+    def compare(
+        self,
+        i: int,
+        j: int,
+        *,
+        metric: str | None = None,
+        confidence: float = 0.95,
+        margin: float = 0.0,
+    ) -> Comparison:
+        """Compare two candidates by the corrected resampled t-test: see :func:`compare`."""
+        return compare(i, j, search=self, metric=metric, level=confidence, margin=margin)
 
     @abstractmethod
     def _candidates(self) -> Iterable[Params]:
@@ -376,6 +397,10 @@ class FastSearchCV(
                 outcome = with_values(fitted, data)
             elif state.history[number].status == REFITTED:
                 outcome = refitted_again(data, number)
+            elif state.history[number].whole is not None:
+                # Another pass over rows that are in memory may wait until the values are read.
+                state.keeper.postpone(LateValues(state.request, data, number, state.given))
+                return
             else:
                 outcome = evaluate_again(state.request, data, number)
             state.keeper.add(outcome, data)
@@ -519,8 +544,9 @@ class FastSearchCV(
         fit = partial(fit_to_source, best) if isinstance(X, RowSource) else best.fit
         start = time.perf_counter()
         kept = None
-        if isinstance(state.data, SourceData) and not is_per_target:
-            kept = state.data.kept_fit(number, outcome)
+        if outcome is not None and outcome.whole is not None and not is_per_target:
+            is_able = hasattr(final_step(best), "keep_source_fit")
+            kept = kept_fit(state.data, outcome) if is_able else None
         with nullcontext() if progress is None else progress.refitting(best):
             if kept is None:
                 fit(*((X,) if y is None else (X, y)), **state.request.metadata.fit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -113,6 +114,26 @@ class KeptValues:
         return self.target.probabilities(self.values)
 
 
+@dataclass(frozen=True)
+class LateValues:
+    """Held-out values that take a pass of their own over rows in memory, made when asked for."""
+
+    request: Request
+    data: Data
+    number: int
+    given: FitInputs
+
+    def made(self) -> Outcome:
+        """The candidate evaluated once more; refuses rows that are others than in ``fit``."""
+        X, y = self.request.X, self.request.y
+        if changed := self.given.differences(X, y, self.given.params or {}):
+            raise ValueError(
+                "held-out values of so many rows are computed when they are first asked for, but "
+                f"since fit these have changed: {', '.join(changed)}; fit the search again"
+            )
+        return evaluate_again(self.request, self.data, self.number)
+
+
 @dataclass
 class PredictionStore:
     """Keeps the values of the best candidate so far, or of all.
@@ -129,6 +150,14 @@ class PredictionStore:
     _kept: dict[int, KeptValues | None] = field(default_factory=dict)
     _best: tuple[float, int] = (-math.inf, 0)
     _fitted: Outcome | None = None
+    _late: LateValues | None = None
+
+    def __getstate__(self) -> Params:
+        """Values that wait to be made cannot be made elsewhere, without the rows."""
+        if self._late is not None:
+            with suppress(ValueError):  # rows that have changed have no values
+                self._find(self._late.number)
+        return {**vars(self), "_late": None}
 
     def take(self, outcome: Outcome, data: Data) -> None:
         """Keep the values of an outcome, if they are wanted."""
@@ -157,7 +186,12 @@ class PredictionStore:
 
     def lacks(self, number: int) -> bool:
         """Whether a candidate's values are wanted and not there."""
-        return self.keeps is not None and self._kept.get(number) is None
+        is_late = self._late is not None and self._late.number == number
+        return self.keeps is not None and self._kept.get(number) is None and not is_late
+
+    def postpone(self, late: LateValues) -> None:
+        """Make the values of the winner when they are first asked for."""
+        self._late = late
 
     def add(self, outcome: Outcome, data: Data) -> None:
         """Keep the values of the winner, and of nobody else if those of all are not wanted."""
@@ -226,6 +260,9 @@ class PredictionStore:
         return HeldOutTable(kept[0].whole, np.sort(rows), [_in_order(own) for own in known])
 
     def _find(self, number: int) -> KeptValues:
+        if self._late is not None and self._late.number == number:
+            self.add(self._late.made(), self._late.data)
+            self._late = None
         kept = self._kept.get(number)
         if kept is None:
             raise ValueError(

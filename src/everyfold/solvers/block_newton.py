@@ -14,12 +14,14 @@ whether the step was too long; it is shortened by the secant rule then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from everyfold._typing import Array, Index, Mask
+from everyfold.linalg.blas import dots
 
 # The Newton decrement, relative to the size of the model in the same metric, at which a model is at
 # its minimum: held-out values are off by about that share of their size, and scores by less. A
@@ -117,12 +119,15 @@ class BlockNewton:
         found: Index = (models[:, None] * self.width + np.arange(self.width)).ravel()
         return found
 
-    def take(self, slopes: Array) -> Index:
-        """Go on from the gradients of the loss of the live models; those that are done now."""
+    def take(self, slopes: Array, may_end: Mask | None = None) -> Index:
+        """Go on from the gradients of the loss of the live models; those that are done now.
+
+        Those that may not end yet get another gradient, however near they are.
+        """
         own = self.columns(self.live)
         G = slopes + self._penalty[:, own] * self.coef[:, own]
         Z = self._metric.solve(G, self.live)
-        decrement = np.sqrt(np.maximum(self._dots(G, Z), 0.0))
+        decrement = np.sqrt(np.maximum(dots(G, Z), 0.0))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             errors = np.where(decrement > 0.0, decrement / self._norms(own), 0.0)
         errors = errors.reshape(-1, self.width).max(axis=1)
@@ -131,6 +136,8 @@ class BlockNewton:
         self._best[self.live] = np.minimum(self._best[self.live], errors)
         is_open = (errors > self._enough) & (self._stalls[self.live] < _STALLS)
         is_open &= ~np.isnan(errors)
+        if may_end is not None:
+            is_open |= ~may_end & (errors <= ROUGH)
         done: Index = self.live[~is_open]
         self._move(own, G)
         self._keep(is_open)
@@ -151,7 +158,7 @@ class BlockNewton:
         self._stalls[:] = 0
         if self._base is not None and len(self.live):
             self._ahead = -metric.solve(self._gradient, self.live)
-            self._slope = self._dots(self._gradient, self._ahead)
+            self._slope = dots(self._gradient, self._ahead)
             self._share = np.ones(len(self._slope))
             self.coef[:, self.columns(self.live)] = self._base + self._ahead
 
@@ -162,7 +169,7 @@ class BlockNewton:
         point = self.coef[:, own]
         is_taken = np.ones(len(own), dtype=bool)
         if self._base is not None:
-            slope = self._dots(G, self._ahead)
+            slope = dots(G, self._ahead)
             is_taken = slope <= _OVERSHOOT * np.abs(self._slope)
             self._note(point, G, is_taken)
         if self._base is None:
@@ -177,13 +184,13 @@ class BlockNewton:
             self._share = np.where(is_taken, 1.0, self._share * np.minimum(shorter, 0.9))
         if is_taken.any():
             ahead = -self._direction(self._gradient)
-            descent = self._dots(self._gradient, ahead)
+            descent = dots(self._gradient, ahead)
             # Rounding may leave a direction that leads upwards: the Hessian's own never does.
             is_wrong = ~(descent < 0.0)
             if is_wrong.any():
                 plain = -self._metric.solve(self._gradient, self.live)
                 ahead = np.where(is_wrong, plain, ahead)
-                descent = self._dots(self._gradient, ahead)
+                descent = dots(self._gradient, ahead)
             self._ahead = np.where(is_taken, ahead, self._ahead)
             self._slope = np.where(is_taken, descent, self._slope)
         self.coef[:, own] = self._base + self._share * self._ahead
@@ -192,8 +199,8 @@ class BlockNewton:
         """Keep steps that were taken."""
         assert self._base is not None
         s, y = point - self._base, G - self._gradient
-        product = self._dots(s, y)
-        is_known = is_taken & (product > 1e-12 * np.sqrt(self._dots(s, s) * self._dots(y, y)))
+        product = dots(s, y)
+        is_known = is_taken & (product > 1e-12 * np.sqrt(dots(s, s) * dots(y, y)))
         quotient = np.zeros(len(product))
         quotient[is_known] = 1.0 / product[is_known]
         self._steps.append(_TakenStep(s, y, quotient))
@@ -203,12 +210,12 @@ class BlockNewton:
         """The inverse Hessian times gradients, with what the last steps have shown of it."""
         q, shares = G.copy(), []
         for step in reversed(self._steps):
-            share = step.quotient * self._dots(step.s, q)
+            share = step.quotient * dots(step.s, q)
             q -= share * step.y
             shares.append(share)
         found = self._metric.solve(q, self.live)
         for step, share in zip(self._steps, reversed(shares), strict=True):
-            back = step.quotient * self._dots(step.y, found)
+            back = step.quotient * dots(step.y, found)
             found += (share - back) * step.s
         return found
 
@@ -220,7 +227,7 @@ class BlockNewton:
         done = np.repeat(~is_open, self.width)
         # Where their gradient was taken, and not where the next one would have been.
         own = self.columns(self.live)
-        self.coef[:, own[done]] = self._last(done)
+        self.coef[:, own[done]] = self._seen[:, done]
         kept = ~done
         self.live = self.live[is_open]
         self._base, self._gradient = self._base[:, kept], self._gradient[:, kept]
@@ -231,17 +238,31 @@ class BlockNewton:
             for step in self._steps
         ]
 
-    def _last(self, some: Mask) -> Array:
-        """Where the last gradients of some columns were taken."""
-        return self._seen[:, some]
-
-    @staticmethod
-    def _dots(B: Array, C: Array) -> Array:
-        """The inner products of columns."""
-        found: Array = np.einsum("ij,ij->j", B, C)
-        return found
-
     def _norms(self, own: Index) -> Array:
         """The sizes of the live models in the metric of the Hessian."""
         self._seen = self.coef[:, own].copy()
         return np.sqrt(self._metric.squares(self._seen, self.live))
+
+
+# A step is shortened if the objective rises at its end, by this share of what it falls first.
+_TOO_FAR = 0.1
+
+
+def share_of_steps(rise: Callable[[Array, Index], Array], count: int, halvings: int = 20) -> Array:
+    """How far to go along each step: all the way, or to where the objective is least before.
+
+    ``rise`` gives the derivatives of the objective at some share of some of the steps. They rise
+    along a step, so that halving intervals finds their zero.
+    """
+    share, some = np.ones(count), np.arange(count)
+    before = np.abs(rise(np.zeros(count), some))
+    # What is no number has grown beyond all numbers.
+    some = some[~(rise(share, some) <= _TOO_FAR * before)]
+    if some.size:
+        low, high = np.zeros(len(some)), np.ones(len(some))
+        for _ in range(halvings):
+            middle = 0.5 * (low + high)
+            is_beyond = ~(rise(middle, some) <= 0.0)
+            high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
+        share[some] = 0.5 * (low + high)
+    return share

@@ -58,10 +58,6 @@ class Kernel32:
     rows: npt.NDArray[np.float32]
 
     def __init__(self, K: npt.NDArray[np.floating]) -> None:
-        if K.ndim != 2 or K.shape[0] != K.shape[1] or K.shape[0] == 0:
-            raise ValueError(
-                f"K must be a square matrix with at least one row, got shape {K.shape}."
-            )
         if not np.isfinite(K.sum(axis=1)).all():
             raise ValueError(_NOT_FINITE)
         self.diagonal = np.array(K.diagonal(), dtype=np.float64)

@@ -19,7 +19,6 @@ from everyfold.svm.paths import (
     SHORT,
     FloatArray,
     Kernel,
-    check_options,
     count_workers,
     map_interruptibly,
     unit_bounds,
@@ -244,7 +243,6 @@ def refit_without_rows(
     """
     from everyfold.svm.core.drivers import refit_rows
 
-    check_options(tol, max_iter, n_threads)
     kernel, unit = Kernel32.of(K), unit_bounds(y, bounds, epsilon)
     p, workers = np.where(bounds > 0.0, y, 0.0), count_workers(n_threads)
     stop = np.zeros(1, dtype=np.int64)

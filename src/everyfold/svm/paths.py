@@ -179,8 +179,7 @@ def pair_paths(
     >>> paths.coef.round(3), paths.intercept.round(3)
     (array([[-0.222,  0.222,  0.   ]]), array([[0.333]]))
     """
-    checked, y = _checked_Cs(Cs), pairs.y
-    check_options(tol, max_iter)
+    checked, y = np.asarray(Cs, dtype=np.float64), pairs.y
     nothing = np.zeros((0, len(y)))
     coef = np.zeros((len(checked), len(y)))
     summary = np.full((len(pairs.starts) - 1, len(checked), 5), np.nan)
@@ -369,23 +368,19 @@ def svm_paths(
     >>> paths.decision.round(3)
     array([[[-1.5 , -0.75,  0.75,  1.5 ]]])
     """
-    if epsilon is not None and not (np.isfinite(epsilon) and epsilon >= 0):
-        raise ValueError(f"epsilon must be finite and at least 0, got {epsilon!r}.")
-    kernel = Kernel32.of(K)
-    w = _weights(bounds, len(kernel))
-    p = _targets(y, w)
-    if epsilon is None and not np.isin(p[w > 0], (-1.0, 1.0)).all():
-        raise ValueError("y must be -1 or +1 wherever bounds > 0; encode the two classes so.")
-    unit = unit_bounds(p, w, epsilon)
-    check_options(tol, max_iter, n_threads)
-    checked = _checked_Cs(Cs)
+    kernel, w = Kernel32.of(K), np.ascontiguousarray(bounds, dtype=np.float64)
+    # Rows that the fold does not use have a target of 0.
+    p = np.ascontiguousarray(np.where(w > 0.0, y, 0.0), dtype=np.float64)
+    unit, checked = unit_bounds(p, w, epsilon), np.asarray(Cs, dtype=np.float64)
     order = np.argsort(checked, kind="stable")
     n_folds, n = p.shape
     shape = (n_folds, len(checked), n)
     nothing, all_rows = np.zeros((0, n)), np.zeros(0, dtype=np.intp)
     begins = [nothing] * n_folds
     if start is not None:
-        begins = list(_feasible(start, unit, checked, shape)[:, order].copy(order="C"))
+        # Rounding at the bounds is taken off.
+        lower, upper = (unit[:, None, side] * checked[:, None] for side in (0, 1))
+        begins = list(np.clip(start, lower, upper)[:, order].copy(order="C"))
     decision = np.full(shape, np.nan)
     coef = np.zeros(shape if keep_coef else (n_folds, 0, n))
     summary = np.full((*shape[:2], 5), np.nan)
@@ -443,65 +438,9 @@ def unit_bounds(y: FloatArray, w: FloatArray, epsilon: float | None) -> FloatArr
     return np.stack([-w, w], axis=-2)
 
 
-def check_options(tol: float, max_iter: int, n_threads: int = 1) -> None:
-    """Refuse options that the compiled solver could not work with."""
-    if not tol > 0:
-        raise ValueError(f"tol must be positive, got {tol!r}.")
-    if max_iter < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter!r}.")
-    if n_threads == 0:
-        raise ValueError("n_threads must be a positive number, or -1 for all processors.")
-
-
 def count_workers(n_threads: int) -> int:
     """The number of threads; all processors for a negative number."""
     return n_threads if n_threads > 0 else os.cpu_count() or 1
-
-
-def _weights(bounds: npt.ArrayLike, n: int) -> FloatArray:
-    w = np.ascontiguousarray(bounds, dtype=np.float64)
-    if w.ndim != 2 or w.shape[1] != n:
-        raise ValueError(f"bounds must have shape (n_folds, {n}), got {w.shape}.")
-    if not np.isfinite(w).all() or (w < 0).any():
-        raise ValueError("bounds must be finite and not negative; use 0 to hold a row out.")
-    return w
-
-
-def _targets(y: npt.ArrayLike, w: FloatArray) -> FloatArray:
-    """Targets of each fold, with 0 for the rows that the fold does not use."""
-    targets = np.asarray(y, dtype=np.float64)
-    if targets.shape not in (w.shape, w.shape[1:]):
-        raise ValueError(f"y must have shape {w.shape[1:]} or {w.shape}, got {targets.shape}.")
-    targets = np.ascontiguousarray(np.where(w > 0, targets, 0.0))
-    if not np.isfinite(targets).all():
-        raise ValueError("y must be finite wherever bounds > 0.")
-    return targets
-
-
-def _checked_Cs(Cs: npt.ArrayLike) -> FloatArray:
-    values = np.asarray(Cs, dtype=np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all() or not (values > 0).all():
-        raise ValueError("Cs must be a one-dimensional array of positive, finite numbers.")
-    return values
-
-
-def _feasible(
-    start: npt.ArrayLike, unit: FloatArray, Cs: FloatArray, shape: tuple[int, int, int]
-) -> FloatArray:
-    """Check that coefficients are feasible; rounding at the bounds is taken off."""
-    beta = np.array(start, dtype=np.float64)
-    if beta.shape != shape:
-        raise ValueError(f"start must have shape {shape}, got {beta.shape}.")
-    lower, upper = (unit[:, None, side] * Cs[:, None] for side in (0, 1))
-    clipped = np.clip(beta, lower, upper)
-    slack = 1e-9 * np.maximum(upper, -lower).sum(axis=2)
-    is_outside = np.abs(beta - clipped).sum(axis=2) > slack
-    if not (np.abs(clipped.sum(axis=2)) <= slack).all() or is_outside.any():
-        raise ValueError(
-            "start must be feasible: within the bounds of its fold and C, summing to zero. "
-            "Pass the coef of a former call with the same bounds and Cs."
-        )
-    return clipped
 
 
 def map_interruptibly(

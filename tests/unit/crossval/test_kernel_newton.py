@@ -14,7 +14,7 @@ from everyfold.crossval import kernel_newton as module
 from everyfold.crossval.kernel_newton import AllFoldsKernel
 from everyfold.crossval.refit import Refit, fit_parts
 from everyfold.kernels import RBF
-from everyfold.linalg.kernel_systems import KernelBasis, KernelSystems
+from everyfold.linalg.kernel_systems import KernelBasis, KernelSystems, WholeInverse
 from everyfold.losses import HuberHinge, Logistic, SquaredHinge
 from everyfold.operators import Dense
 from everyfold.solvers import Classes, Problem
@@ -114,6 +114,52 @@ def test_systems_are_those_of_the_low_rank_part_or_the_matrix(most, kind):
         assert_allclose(
             found[:, j], np.linalg.solve(A, B[:, j]), atol=1e-9 if kind is np.float64 else 1e-3
         )
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_systems_of_most_rows_come_from_the_inverse_of_all(kind):
+    X, _ = rows()
+    K = RBF(gamma=2.0)(X, X)
+    basis = KernelBasis.of(K, 10, 0.1)
+    basis = basis.single() if kind == np.float32 else basis
+    S = np.full((len(X), 3), 1.5, dtype=kind)
+    S[:9, 0] = S[9:30, 1] = 0.0
+    B = np.random.default_rng(0).normal(size=S.shape).astype(kind)
+    ridges, known = np.full(3, 0.5, dtype=kind), WholeInverse()
+    none = np.zeros(3, dtype=bool)
+    for kept in ([0, 1, 2], [2, 1]):  # no new inverse for some of the columns, however few
+        systems = KernelSystems.of(basis, S[:, kept], ridges[kept], none[kept], known)
+        assert systems.whole is not None
+        assert not systems.is_exact
+        turned = np.arange(len(kept))[::-1]
+        found = systems.among(turned).solve(B[:, kept][:, ::-1])[:, ::-1]
+        for j, k in enumerate(kept):
+            A = K * np.outer(S[:, k], S[:, k]) + 0.5 * np.eye(len(X))
+            expected = np.linalg.solve(A, B[:, k])
+            assert_allclose(found[:, j], expected, atol=1e-4 if kind == np.float32 else 1e-12)
+    uneven = S * np.linspace(1.0, 2.0, len(X), dtype=kind)[:, None]
+    assert KernelSystems.of(basis, uneven, ridges, none, known).whole is None
+    assert KernelSystems.of(basis, S, ridges * [1, 2, 3], none, known).whole is None
+    assert KernelSystems.of(basis, S[:, :1], ridges[:1] * 3, none[:1], known).whole is None
+    enough = KernelBasis.of(K, len(X), 1e-9)
+    assert KernelSystems.of(enough, S, ridges, none, WholeInverse()).whole is None
+
+
+def test_hinges_of_narrow_kernels_share_an_inverse(monkeypatch):
+    X, y = rows(160)
+    made = []
+    run = WholeInverse.find
+
+    def counted(self, *own):
+        found = run(self, *own)
+        made.append(found is not None)
+        return found
+
+    monkeypatch.setattr(WholeInverse, "find", counted)
+    folds = Folds.from_splits(list(KFold(8).split(X)), len(X))
+    problem = Problem(y[:, None], np.ones(len(y)), HuberHinge(0.3), True)
+    compare(problem, X, 3.0, folds, [0.5, 0.02, 1e-3])
+    assert any(made)
 
 
 def test_fewer_columns_leave_more():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -21,6 +22,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.utils.fixes import parse_version
 
 from everyfold import (
     FastGridSearchCV,
@@ -370,6 +372,9 @@ def test_a_class_that_a_fold_lacks_is_not_predicted():
     check_liblinear(model, y, "accuracy", cv=KFold(4), grid={"C": [0.001, 0.1]})
 
 
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.8"), reason="fits one versus rest there"
+)
 def test_more_than_two_classes_are_left_to_liblinear():
     model = LogisticRegression(solver="liblinear")
     with (
@@ -492,3 +497,24 @@ def test_classes_that_can_be_separated_are_fitted_one_fold_at_a_time(scaled):
     ours = FastGridSearchCV(estimator, grid, **options).fit(X, y).cv_results_
     theirs = GridSearchCV(estimator, grid, **options).fit(X, y).cv_results_
     assert_allclose(ours["mean_test_score"], theirs["mean_test_score"], atol=2e-3)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge(0.3)])
+def test_each_ridge_starts_where_the_last_two_lead(loss, monkeypatch):
+    ridges, folds = list(np.logspace(1, -4, 6)), folds_of("k-fold")
+    steps, newton = [], primal._FoldModels._newton
+    monkeypatch.setattr(
+        primal._FoldModels, "_newton", lambda *args: steps.append(1) or newton(*args)
+    )
+
+    def values():
+        steps.clear()
+        operator = LowRank(V)
+        found = AllFoldsPrimal().evaluate(problem_of(loss), operator, ridges, folds)
+        return np.array([own.values for own in found]), len(steps)
+
+    led, few = values()
+    monkeypatch.setattr(primal._FoldModels, "_extrapolate", lambda *args: None)
+    plain, many = values()
+    assert few < many
+    assert_allclose(led, plain, atol=1e-6)

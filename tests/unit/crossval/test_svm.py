@@ -87,6 +87,21 @@ def test_many_classes_one_versus_one(model, solver):
         assert_allclose(ours, theirs, atol=1e-3)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_exact_ties_are_the_second_class_of_a_pair(n_classes):
+    """Of a kernel that is the identity, and as many rows of each class, only the intercept is left.
+
+    It is 0 of every pair. Two classes have the sign of libsvm's values turned round.
+    """
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % n_classes
+    model = SVC(gamma=1e5)
+    expected = ms.cross_val_predict(model, X, y, cv=5)
+    assert_array_equal(cross_val_predict(model, X, y, cv=5), expected)
+    for cv in (5, ms.RepeatedStratifiedKFold(n_splits=5, n_repeats=5, random_state=0)):
+        found = cross_val_score(model, X, y, cv=cv)
+        assert_array_equal(found, ms.cross_val_score(model, X, y, cv=cv))
+
+
 def test_a_class_that_a_fold_does_not_know_gets_no_vote():
     ours = cross_val_predict(SVC(gamma=0.3), *IRIS, cv=ms.KFold(3))
     assert_array_equal(ours, ms.cross_val_predict(SVC(gamma=0.3), *IRIS, cv=ms.KFold(3)))

@@ -9,7 +9,7 @@ from sklearn import metrics
 from sklearn.metrics import get_scorer, get_scorer_names, make_scorer
 
 from everyfold.engine.scoring.checks import alone
-from everyfold.engine.scoring.stand_ins import stand_in
+from everyfold.engine.scoring.fold_scorers import stand_in
 from everyfold.estimators.targets import Labels, Numbers
 
 RNG = np.random.default_rng(0)

@@ -437,6 +437,22 @@ def test_many_rows_are_iterated_with(monkeypatch):
     np.testing.assert_allclose(ours[exact], truth[exact], rtol=1e-6)
 
 
+@pytest.mark.parametrize("easy", [1e9, 0.0])
+def test_few_rows_are_iterated_with_where_ridges_leave_little_to_do(monkeypatch, easy):
+    monkeypatch.setattr(ladder, "ROWS_A_COLUMN", 50)
+    monkeypatch.setattr(ladder, "EASY_RANK", 60)
+    monkeypatch.setattr(ladder, "EASY", easy)
+    climbing, dense = searches(scoring="neg_mean_squared_error")
+    assert ("conjugate gradients" in str(climbing.plan_)) == (easy > 0.0)
+    assert climbing.best_params_ == dense.best_params_
+    exact = climbing.cv_results_["is_exact"]
+    assert exact[climbing.best_index_]
+    ours, truth = (s.cv_results_["mean_test_score"] for s in (climbing, dense))
+    np.testing.assert_allclose(ours[exact], truth[exact], rtol=1e-7)
+    many, _ = searches(scoring="neg_mean_squared_error", cv=KFold(9))
+    assert "conjugate gradients" not in str(many.plan_)
+
+
 @pytest.mark.filterwarnings("ignore:the best:UserWarning", "ignore:the kernel matrix")
 @pytest.mark.parametrize("operator", ["auto", Nystrom(20, random_state=0)], ids=["auto", "asked"])
 @pytest.mark.parametrize("is_piped", [False, True])

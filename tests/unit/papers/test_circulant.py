@@ -20,7 +20,7 @@ from everyfold.losses import Logistic, Squared
 from everyfold.operators import Dense, DenseMatrix, Quadratic, StructureError
 from everyfold.operators.response import Response
 from everyfold.papers import GCV, CirculantMatrix, CirculantWarning
-from everyfold.papers.circulant_response import Grid, balance, nearest_factors
+from everyfold.papers.circulant import Grid, balance, nearest_factors
 from everyfold.solvers import Problem, solve
 from tests import reference
 
@@ -137,7 +137,7 @@ class TestFactorsAndSteps:
     @pytest.mark.parametrize(("n", "levels"), [(101, 2), (26, 3)])
     def test_too_few_factors_are_said_and_all_rows_kept(self, n, levels):
         with pytest.warns(
-            CirculantWarning, match=rf"n_samples={n} has no {levels} factors.*sample"
+            CirculantWarning, match=rf"n_samples={n} is not a product of {levels} numbers.*sample"
         ):
             matrix = Circulant(levels=levels, steps=2.0).bind(RBF(gamma=2.0), np.zeros((n, 1)))
         assert matrix.n == n

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
-from everyfold._sklearn_private import CompiledLibsvm
+from everyfold._sklearn_private import classify_by_libsvm
 from everyfold.crossval import svm as libsvm
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import PairProblems, pair_paths
@@ -362,7 +362,7 @@ def test_raw_libsvm_is_svcs_own_fit_to_the_last_digit(C, shrinking):
     fitted = SVC(kernel="precomputed", C=C, shrinking=shrinking, class_weight=factors)
     fitted.fit(K, LABELS, sample_weight=weights)
     options = {"C": C, "tol": 1e-3, "shrinking": shrinking}
-    support, coef, b, is_converged = CompiledLibsvm().classify(
+    support, coef, b, is_converged = classify_by_libsvm(
         K, LABELS.astype(float), weights, np.array([0.7, 1.9]), options
     )
     assert_array_equal(support, fitted.support_)

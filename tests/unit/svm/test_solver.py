@@ -417,38 +417,6 @@ def test_kernel_with_nan_is_refused(classes):
         svm_paths(K, y, [1.0], np.ones((1, len(y))))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"y": np.zeros(4)}, "-1 or \\+1"),
-        ({"y": np.ones(5)}, "y must have shape"),
-        ({"K": np.ones((4, 3))}, "square"),
-        ({"bounds": np.ones((1, 3))}, "bounds must have shape"),
-        ({"bounds": -np.ones((1, 4))}, "not negative"),
-        ({"Cs": [0.0]}, "positive"),
-        ({"tol": 0.0}, "tol"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"n_threads": 0}, "n_threads"),
-        ({"start": np.ones((1, 1, 4))}, "feasible"),
-        ({"start": np.ones((1, 4))}, "start must have shape"),
-    ],
-)
-def test_bad_arguments_are_named(change, message):
-    arguments = {
-        "K": np.eye(4),
-        "y": np.array([1.0, -1.0, 1.0, -1.0]),
-        "Cs": [1.0],
-        "bounds": np.ones((1, 4)),
-    } | change
-    with pytest.raises(ValueError, match=message):
-        svm_paths(**arguments)
-
-
-def test_bad_epsilon_is_named():
-    with pytest.raises(ValueError, match="epsilon"):
-        svm_paths(np.eye(2), [0.0, 1.0], [1.0], np.ones((1, 2)), epsilon=-1.0)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_interrupt_ends_the_work_quickly(n_threads):

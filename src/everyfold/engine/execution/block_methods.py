@@ -37,11 +37,14 @@ from everyfold.estimators.model import Model
 from everyfold.estimators.newton_passes import (
     MOST_PASSES,
     FirstPass,
+    Held,
     MapFit,
     Sampling,
     Setting,
     are_minima,
     choose_sample,
+    holding,
+    holds_features,
     minimise,
     usual_passes,
 )
@@ -259,12 +262,13 @@ class NewtonOverBlocks(BlockMethod):
         more = "" if knows_scores else " and one more for the scores"
         return (
             "Newton steps of all folds and ridges at once, with the Hessian of a sample, each by a "
-            f"pass over the source{more}; folds are exact for the low-rank kernel"
+            f"pass over the rows{more}; folds are exact for the low-rank kernel"
         )
 
     def held_bytes(self, data: SourceData, kernel: BlockKernel) -> int:
-        """See base class: the sample, its Hessians, and the coefficients of all models."""
-        return newton_bytes(data.n, kernel, data.n_folds, _columns_of(data))
+        """See base class: the sample, its Hessians, the coefficients of all models, features."""
+        is_held = _holds_features(data, kernel)
+        return newton_bytes(data.n, kernel, data.n_folds, _columns_of(data), is_held=is_held)
 
     def cost(
         self, data: SourceData, kernels: Sequence[BlockKernel], sample: int, threads: int
@@ -272,8 +276,8 @@ class NewtonOverBlocks(BlockMethod):
         """See base class."""
         shape, q = (data.n, data.source.n_features), _columns_of(data)
         passes = usual_passes(kernels[0].members[0].model.loss) + (not self.knows_scores(data))
-        sizes = data.n_folds, q, passes
-        return newton_passes(shape, kernels, sizes, sample, threads)
+        sizes, is_held = (data.n_folds, q, passes), _holds_features(data, kernels[0])
+        return newton_passes(shape, kernels, sizes, sample, threads, is_held=is_held)
 
     def fit(
         self, data: SourceData, kernels: Sequence[MappedKernel], failures: Failures
@@ -284,6 +288,12 @@ class NewtonOverBlocks(BlockMethod):
             with isolated(data, members, failures):
                 found += _minimised(data, members, views, failures)
         return found
+
+
+def _holds_features(data: SourceData, kernel: BlockKernel) -> bool:
+    """Whether the features of all rows by the map of a kernel are held; of one map at most."""
+    width, count = kernel.width, len(data.kernels)
+    return kernel.maps == 1 and holds_features(data.source, data.n, width, count)
 
 
 def _columns_of(data: SourceData) -> int:
@@ -441,6 +451,7 @@ class _MinimisedModels(BlockModels):
     ridges: Index | None = None
     """The numbers of the candidates' ridges in the fit."""
     passes: int = 0
+    held: Held = None
 
     @property
     def remark(self) -> str:
@@ -459,7 +470,7 @@ class _MinimisedModels(BlockModels):
             return data.notes.kept(MOST_PASSES + number, work)
 
         with reporting_to(None):
-            minimise(data.source, [fit], pattern, (), data.threads, kept)
+            minimise(data.source, [fit], pattern, (), data.threads, kept, self.held)
         if not are_minima(fit.errors):
             return None
         found = fit.models()[None]
@@ -504,6 +515,10 @@ def _minimised(
         )
         for view in views
     ]
+    pattern, held = FoldedBlocks(*parts), None
+    kernel = next(own for own in data.kernels if members[0] in own.members)
+    if len(views) == 1 and _holds_features(data, kernel):
+        held = holding(data.source, fits[0], pattern, data.threads)
     # With weights, scikit-learn's scorers decide what they do with them.
     is_known = block_method(model).knows_scores(data) and not first.is_weighted
     metrics = {name: m for name, m in data.metrics.items() if m is not None} if is_known else {}
@@ -511,10 +526,11 @@ def _minimised(
         passes = minimise(
             data.source,
             fits,
-            FoldedBlocks(*parts),
+            pattern,
             [_SumOf(metric) for metric in metrics.values()],
             data.threads,
             data.notes.kept,
+            held,
         )
     errors = np.concatenate([fit.errors for fit in fits])
     is_well = np.array([are_minima(own) for own in errors.T])
@@ -541,7 +557,7 @@ def _minimised(
     kept = [member for member, well in zip(members, is_well, strict=True) if well]
     count = int(first.total[1])
     one = None if len(fits) > 1 or views[0].fold is not None else fits[0]
-    more = means, one, replace(first, parts=[]), np.flatnonzero(is_well), passes + 1
+    more = means, one, replace(first, parts=[]), np.flatnonzero(is_well), passes + 1, held
     return [_MinimisedModels(kept, views, models, sizes, count, first.is_weighted, *more)]
 
 

@@ -7,7 +7,7 @@ kernels need are kept in the cache of the data.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,15 +21,13 @@ from everyfold.adapters.pipelines import (
     prepare_once,
     read_rows,
     scale_fold,
-    take_rows,
 )
 from everyfold.adapters.sklearn import is_ours
 from everyfold.engine.records import Candidate, Data
-from everyfold.estimators.model import KernelChoice
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.kernels.precomputed import largest_entry, noise_of
 from everyfold.operators import Structure, SupportsResponse
-from everyfold.operators.base import Made, SupportsMatmul, SupportsSplit, TrainTestKernel, require
+from everyfold.operators.base import SupportsMatmul, SupportsSplit, TrainTestKernel, require
 
 # Base matrices by their name and their rows.
 Bases = dict[Hashable, Array]
@@ -90,7 +88,9 @@ def bind(
     X = rows_of(data, candidate)
     kernel = candidate.model.choice.resolve(X)
     if is_pass:
-        return structure.bind_rows(kernel, X)
+        found = structure.bind_rows(kernel, X)
+        data.cache.put(("map", candidate.kernel_key), found)
+        return found
     if kernel.base not in shared or not structure.needs_base:
         return structure.bind(kernel, X)
     key = "base", kernel.base, candidate.rows_key
@@ -162,7 +162,7 @@ class FoldRows(SupportsSplit):
         is_identity = (not self.made or self.made[-1][2]) and operator.is_identity
         self.made.append((operator.rank, operator.residual_trace, is_identity))
         cross = self._cross(kernel, operator, X_train, X_test, key)
-        return Made(train, test, operator, cross, noise=noise)
+        return TrainTestKernel(train, test, operator, cross, noise)
 
     def rows(self, train: Index, test: Index) -> tuple[Matrix, Matrix, Hashable]:
         """The rows of a fold as the kernel sees them, and a key for them."""
@@ -176,8 +176,10 @@ class FoldRows(SupportsSplit):
                     takes_any, y = self.candidate.model.choice.takes_any_rows, self.data.y
                     kept = prepare_fold(steps, self.data.X, y, train, test, takes_any=takes_any)
             else:
-                rows, is_pairwise = rows_of(self.data, self.candidate), self._is_pairwise
-                kept = take_rows(rows, train, test, is_pairwise=is_pairwise)
+                rows, kept = rows_of(self.data, self.candidate), (train, test)
+                if self.candidate.model.choice.is_precomputed:  # the columns of the training rows
+                    kept = np.ix_(train, train), np.ix_(test, train)
+                kept = rows[kept[0]], rows[kept[1]]
             self.data.cache.put(key, *kept)
         return kept[0], kept[1], key
 
@@ -195,11 +197,6 @@ class FoldRows(SupportsSplit):
     @cached_property
     def _before(self) -> float:
         return _before(self.data, self.candidate)
-
-    @property
-    def _is_pairwise(self) -> bool:
-        """Whether the rows are a kernel matrix."""
-        return self.candidate.model.choice.is_precomputed
 
     def _cross(
         self,
@@ -220,9 +217,3 @@ class FoldRows(SupportsSplit):
         if name not in self.bases:
             self.bases[name] = kernel.base_matrix(X, Y)
         return self.bases[name]
-
-
-def shared_bases(choices: Mapping[int, KernelChoice]) -> frozenset[str]:
-    """The base matrices that more than one kernel is made of."""
-    bases = [choice.resolve_for_any().base for choice in choices.values()]
-    return frozenset(base for base in bases if base is not None and bases.count(base) > 1)

@@ -11,11 +11,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
 from everyfold._progress import reporting_to, subtask
-from everyfold._typing import AnyArray, Array, Label, Mask, Score
+from everyfold._typing import Array, Label, Score
 from everyfold.crossval.base import AS_DEFINED, Closed, CrossValMethod, Failure, OutOfFold
 from everyfold.crossval.refit import FoldSolver, Refit, fit_parts
 from everyfold.engine.adaptive.pilot_splits import errors_of, on_pilot_split
@@ -144,12 +145,9 @@ def _failed_groups(
 ) -> Iterator[Outcome]:
     """The outcomes of candidates without a kernel."""
     for group in groups:
-        task = data.tasks[data.candidates[group.numbers[0]].task]
-        tile = task.tile(unit.folds)
-        record = _nothing(task, tile, failure)
-        for number in group.numbers:
-            candidate = data.candidates[number]
-            yield _judge(candidate, record, task, tile, group.method, 0.0)
+        tile = data.tasks[data.candidates[group.numbers[0]].task].tile(unit.folds)
+        record = _nothing(tile, failure)
+        yield from (_judge(number, record, tile, group.method, 0.0) for number in group.numbers)
 
 
 # -- held-out values ---------------------------------------------------------------------------
@@ -162,7 +160,7 @@ def _group(
     candidates = [data.candidates[number] for number in group.numbers]
     task = data.tasks[candidates[0].task]
     tile = task.tile(unit.folds)
-    records = _isolated(candidates, task, tile, operator, group.method, unit.threads)
+    records = _isolated(candidates, tile, operator, group.method, unit.threads)
     # What is known to equal refits has digits enough.
     if any(record.failures or not record.is_exact.all() for record in records):
         records = _from_columns(data, unit, group, tile, records)
@@ -175,15 +173,13 @@ def _group(
             records = [replace(record, values=record.values[places]) for record in records]
     seconds = shared + (time.perf_counter() - start) / len(candidates)
     outcomes = [
-        _judge(candidate, record, task, tile, group.method, seconds)
-        for candidate, record in zip(candidates, records, strict=True)
+        _judge(number, record, tile, group.method, seconds)
+        for number, record in zip(group.numbers, records, strict=True)
     ]
-    if _keeps_one(task, tile) and records[0].errors is None:
+    if tile.keeps_one and records[0].errors is None:
         means = [(-mean_score(own, str(task.best_by)), own.number) for own in outcomes]
         best = means.index(min(means))  # of equal ones the first candidate
-        values = records[best].values
-        if tile.train is not None:
-            values = _by_side(values, tile)[0]
+        values, _ = tile.split(records[best].values)
         outcomes[best] = with_fields(outcomes[best], values=values)
     return outcomes
 
@@ -220,21 +216,14 @@ def _from_columns(
     method = group.method
     if not first.model.chooses_ridge:
         method = replace(method, criterion=Refit(route="tridiagonal"))
-    for k, record in zip(
-        lost, _isolated(some, task, tile, operator, method, unit.threads), strict=True
-    ):
+    again = _isolated(some, tile, operator, method, unit.threads)
+    for k, record in zip(lost, again, strict=True):
         records[k] = record
     return records
 
 
-def _keeps_one(task: Task, tile: FoldSubset) -> bool:
-    """Whether the best of candidates that are evaluated together is all that keeps its values."""
-    return task.best_by is not None and tile is task.whole and task.criterion is None
-
-
 def _isolated(
     candidates: Sequence[Candidate],
-    task: Task,
     tile: FoldSubset,
     operator: Operator,
     method: Method,
@@ -242,41 +231,35 @@ def _isolated(
 ) -> list[OutOfFold]:
     """The held-out values of candidates: where they fail together, of each alone."""
     try:
-        return _records(candidates, task, tile, operator, method, threads)
+        return _records(candidates, tile, operator, method, threads)
     except (MemoryError, StructureError):
         raise
     except Exception as error:
         if len(candidates) == 1:
-            return [_nothing(task, tile, Failure.caught(error))]
-    alone = [_isolated([one], task, tile, operator, method, threads) for one in candidates]
+            return [_nothing(tile, Failure.caught(error))]
+    alone = [_isolated([one], tile, operator, method, threads) for one in candidates]
     return [record for records in alone for record in records]
 
 
-def _nothing(task: Task, tile: FoldSubset, failure: Failure) -> OutOfFold:
+def _nothing(tile: FoldSubset, failure: Failure) -> OutOfFold:
     """What is known of a candidate that failed on all folds."""
-    n = len(tile.numbers)
-    return OutOfFold(
-        np.full((tile.folds.bounds[-1], task.target.columns.shape[1]), np.nan),
-        np.zeros(n, dtype=bool),
-        *(np.full(n, np.nan), np.full(n, np.nan)),
-        dict.fromkeys(range(n), failure),
-    )
+    unknown = np.full(len(tile.numbers), np.nan)
+    values = np.full((tile.folds.bounds[-1], tile.task.width), np.nan)
+    failures = dict.fromkeys(range(len(unknown)), failure)
+    return OutOfFold(values, np.zeros(len(unknown), dtype=bool), unknown, unknown, failures)
 
 
 def _records(
     candidates: Sequence[Candidate],
-    task: Task,
     tile: FoldSubset,
     operator: Operator,
     method: Method,
     threads: int,
 ) -> list[OutOfFold]:
     """The held-out values of every candidate; targets may have ridges of their own."""
+    task = tile.task
     if len(tile.folds) == 0:
-        empty = np.empty(0)
-        return [OutOfFold(np.empty((0, task.width)), empty.astype(bool), empty, empty)] * len(
-            candidates
-        )
+        return [OutOfFold.of_refits(np.empty((0, task.width)), np.empty(0))] * len(candidates)
     models = [candidate.model for candidate in candidates]
     warp, target = models[0].warp, task.target
     warped = None if warp is None else Warped(warp, target.columns, tile.folds)
@@ -318,7 +301,8 @@ def _evaluate(
         levelled = [problem.levelled for problem in problems]
         found = _evaluate(method, levelled, operator, ridges, folds, threads)
         # Permutations that have folds of their own give the columns of one of them, all alike.
-        return [replace(r, values=r.values + level[: r.values.shape[1]]) for r in found]
+        width = found[0].values.shape[1]
+        return [replace(r, values=r.values + level[:width], whole=None) for r in found]
     is_squared = problems[0].loss.has_constant_curvature
     if is_squared and folds.merged is not None and criterion.may_merge:
         found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)
@@ -394,23 +378,15 @@ def _assemble(
 
 
 def _judge(
-    candidate: Candidate,
-    record: OutOfFold,
-    task: Task,
-    tile: FoldSubset,
-    method: Method,
-    seconds: float,
+    number: int, record: OutOfFold, tile: FoldSubset, method: Method, seconds: float
 ) -> Outcome:
-    start = time.perf_counter()
+    """The outcome of a candidate by its held-out values."""
+    start, task = time.perf_counter(), tile.task
     failures = {int(tile.numbers[i]): failure for i, failure in record.failures.items()}
     for i, error in task.failing.items():
         if i in tile.asked:
             failures[i] = Failure.of(error)
-    scores, train, kept = _scores(record, task, tile)
-    exact, condition, radius = record.is_exact, record.condition, record.spectral_radius
-    if len(tile.numbers) < len(tile.asked):
-        exact = _for_all_asked(exact, False, tile)
-        condition, radius = (_for_all_asked(own, np.nan, tile) for own in (condition, radius))
+    scores, train, kept = _scores(record, tile)
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
     # Some folds of an approximation are known to be exact all the same, and so are all where a
@@ -418,42 +394,41 @@ def _judge(
     is_known = record.is_exact.copy()
     is_known[list(record.failures)] = True
     return Outcome(
-        candidate.number,
+        number,
         tile.asked,
         scores,
         train,
-        exact,
-        condition,
-        radius,
+        tile.spread(record.is_exact, False),
+        tile.spread(record.condition, np.nan),
+        tile.spread(record.spectral_radius, np.nan),
         failures,
         kept,
         seconds=(seconds, time.perf_counter() - start),
         method=record.words or method.words,
         is_unique=record.is_unique is None or bool(record.is_unique.all()),
-        only_label=None if task.target.classes is None else _only_label(record.values, task, tile),
+        only_label=None if task.target.classes is None else _only_label(record.values, tile),
         caveat="" if is_known.all() else method.caveat,
         is_of_another_model=method.is_of_another_model,
         status="" if task.criterion is None or not record.is_exact.all() else AS_DEFINED,
+        whole=None if record.whole is None else (*record.whole, task.target.truth.ndim == 1),
     )
 
 
 def _scores(
-    record: OutOfFold, task: Task, tile: FoldSubset
+    record: OutOfFold, tile: FoldSubset
 ) -> tuple[Sequence[Score], Sequence[Score] | None, Array | None]:
     """The scores of test rows, of training rows if asked for, and the values to be kept."""
-    scores: Sequence[Score] = [None] * len(tile.asked)
+    task, scores = tile.task, cast(Sequence[Score], [None] * len(tile.asked))
     train = scores if task.with_train else None
     if task.criterion is not None:
         return scores, train, None
     if record.errors is not None and task.judge is not None:  # nothing but sums was taken
         errors = task.judge.score_errors(record.errors)
         return placed(errors, tile.places, len(tile.asked)), train, None
-    values, inside = record.values, None
-    if tile.train is not None:
-        values, inside = _by_side(values, tile)
+    values, inside = tile.split(record.values)
     # Pooled scores need all folds at once.
     waits = task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
-    keeps = waits or task.judge is None or (task.keeps_values and not _keeps_one(task, tile))
+    keeps = waits or task.judge is None or (task.keeps_values and not tile.keeps_one)
     kept = values if keeps else None
     if task.judge is None or not len(tile.numbers):
         return scores, train, kept
@@ -485,12 +460,12 @@ def _is_unscored(outcome: Outcome) -> bool:
     return [*outcome.scores].count(None) > len(outcome.failures)
 
 
-def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | None:
+def _only_label(values: Array, tile: FoldSubset) -> tuple[Label] | None:
     """The label of all test rows, if that is one and the rows of the task have several."""
-    target = task.target
-    if not task.has_several_classes:
+    target = tile.task.target
+    if not tile.task.has_several_classes:
         return None
-    values = _by_side(values, tile)[0]
+    values, _ = tile.split(values)
     is_of_signs = values.shape[1] == 1 and target.predicts_by_sign and not tile.lacking
     if is_of_signs and values.min(initial=0.0) < 0.0 < values.max(initial=0.0):
         return None
@@ -508,22 +483,6 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
 # The rows that are predicted first: most candidates show two labels in them, so that the others
 # need not be predicted.
 _FEW_ROWS = 200
-
-
-def _for_all_asked(found: AnyArray, missing: float, tile: FoldSubset) -> AnyArray:
-    """Entries of the usable folds among those of all that were asked for."""
-    entries = np.full(len(tile.asked), missing, dtype=found.dtype)
-    entries[tile.places] = found
-    return entries
-
-
-def _by_side(values: Array, tile: FoldSubset) -> tuple[Array, Array | None]:
-    """The values of the test rows, and those of the training rows if there are any."""
-    if tile.train is None:
-        return values, None
-    sizes = np.column_stack([tile.test.sizes, tile.train.sizes]).ravel()
-    is_test: Mask = np.repeat(np.tile([True, False], len(tile.test.sizes)), sizes)
-    return values[is_test], values[~is_test]
 
 
 def _scored(

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
 from everyfold.crossval.kernel_newton import MOST_RANK, RANK_SHARE
-from everyfold.crossval.primal import MOST_COUPLED
+from everyfold.crossval.primal import MOST_COUPLED, has_own_systems
 from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS
-from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, sampled_rows
-from everyfold.io.blocks import BLOCK_BYTES, height_of
+from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, held_bytes, sampled_rows
+from everyfold.io.blocks import height_of
 from everyfold.io.samples import SAMPLE
 from everyfold.linalg.memory import COPIES, batch_bytes, sample_bytes
 from everyfold.operators.base import OperatorSpec
@@ -89,6 +89,10 @@ _TOGETHER, _ELEMENTWISE, _THIN = 5e-3, 50, 2.5
 # rows and folds. Measured with 3000 to 5000 rows of 256 to 768 columns, 5 to 35 folds.
 _SINGLE_GRAM, _SINGLE_PRODUCT, _SINGLE_MODEL, _MODEL_ENTRY = 16e-12, 0.2e-9, 0.02e-9, 4e-9
 
+# Of classes that are fitted together: their Gram matrices by n and the square of all coefficients,
+# a Cholesky factorisation, and its use for a fold. Measured with 10 classes of 64 and 256 columns.
+_COUPLED_GRAM, _COUPLED_CUBE, _COUPLED_USE = 30e-12, 5e-12, 0.12e-9
+
 # A Cholesky factorisation likewise, by the third power of its size.
 _SINGLE_CUBE = 12e-12
 
@@ -100,11 +104,6 @@ _GRAMS, _PRODUCTS, _PATH_STEP = 2.5, 50, 1.5e-3
 # and for each fold, preconditioners and products of a ridge, and what a ridge takes for itself.
 _KERNEL_PRODUCT, _KERNEL_MODEL = 0.3e-9, 0.02e-9
 _KERNEL_MADE, _KERNEL_PRODUCTS, _KERNEL_RIDGE = 2.5, 40, 15e-3
-
-# How many ridges' products one takes whose minimum is far away, as several classes can be
-# separated. Of 300 rows of digits (scaled, 25 folds) C = .1, 1 and 10 take 7, 12 and 30 times as
-# long as C = .01; refits of lbfgs, which stops before the minimum, take as long as ever.
-_FAR = 16
 
 # Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers.
 _PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
@@ -231,28 +230,31 @@ def newton_together(work: Workload, *, is_piecewise: bool, cost: CostModel = COS
     return Cost(seconds, steps.memory + 8 * (columns + M))
 
 
-def primal(work: Workload, *, is_joint: bool = False, n_far: int = 0) -> Cost:
+def primal(work: Workload, *, is_joint: bool = False) -> Cost:
     """Newton's method on all folds at once in the space of the columns, ridge by ridge.
 
-    ``is_joint`` says that targets are classes which are fitted together; ``n_far`` is the number of
-    ridges whose minimum is far away.
+    ``is_joint`` says that targets are classes which are fitted together.
     """
-    entries, folds = float(work.n) * work.rank, work.n_folds
-    at_a_time = min(folds, ENTRIES // work.n + 1)
+    entries, folds, classes = float(work.n) * work.rank, work.n_folds, work.targets
+    at_a_time = min(folds, ENTRIES // (work.n * (classes if is_joint else 1)) + 1)
     batches = folds / at_a_time
     gram = _SINGLE_GRAM * entries * work.rank
     product = entries * (_SINGLE_PRODUCT + _SINGLE_MODEL * at_a_time)
     product += _MODEL_ENTRY * work.n * at_a_time
-    products = _PRODUCTS * (work.ridges + _FAR * n_far)
-    seconds = work.targets * batches * (_GRAMS * gram + products * product)
     memory = 4 * int(entries) + 8 * (2 * int(entries) + ARRAYS * work.n * at_a_time)
-    together = work.targets * work.rank
-    if is_joint and together <= MOST_COUPLED:
-        seconds += work.ridges * batches * (work.targets**2 * gram + _SINGLE_CUBE * together**3)
-        memory += 24 * together**2
+    seconds = classes * batches * (_GRAMS * gram + _PRODUCTS * work.ridges * product)
+    if is_joint and classes * work.rank <= MOST_COUPLED:
+        size = (classes - 1) * work.rank
+        systems = at_a_time if has_own_systems(work.n, size, at_a_time) else 1
+        made = _COUPLED_GRAM * work.n * size**2
+        each = systems * _COUPLED_CUBE * float(size) ** 3
+        each += _PRODUCTS * _COUPLED_USE * at_a_time * float(size) ** 2
+        each += classes * _PRODUCTS * product
+        seconds = batches * ((1.0 + 0.5 * work.ridges) * made + work.ridges * each)
+        memory += 8 * (systems + 1) * size**2
     if is_joint:
-        memory += 8 * ARRAYS * work.n * at_a_time * work.targets
-    return Cost(seconds + work.targets * work.ridges * _PATH_STEP, memory + 16 * work.rank**2)
+        memory += 8 * ARRAYS * work.n * at_a_time * classes
+    return Cost(seconds + classes * work.ridges * _PATH_STEP, memory + 16 * work.rank**2)
 
 
 def kernel_newton(work: Workload, cost: CostModel = COSTS) -> Cost:
@@ -263,7 +265,7 @@ def kernel_newton(work: Workload, cost: CostModel = COSTS) -> Cost:
     product = (n + 2.0 * rank) * n * (_KERNEL_PRODUCT + _KERNEL_MODEL * folds)
     each = _KERNEL_MADE * folds * made + _KERNEL_PRODUCTS * (product + _MODEL_ENTRY * n * folds)
     seconds = work.targets * work.ridges * (_KERNEL_RIDGE + each) + cost.cube_gram * n * rank**2
-    return Cost(seconds, int(12 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
+    return Cost(seconds, int(20 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
 
 
 def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
@@ -340,11 +342,6 @@ def sums_bytes(width: int, n_folds: int, threads: int = 1, maps: int = 1) -> int
     return 8 * width**2 * max(2 * n_folds + 4, (threads > 1) * (threads + 1) * of_thread)
 
 
-def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
-    """A pass: the sums for every kernel, and a few batches of rows at a time."""
-    return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
-
-
 def source_bytes(
     shape: tuple[int, int], width: int, sample: int, threads: int, *, is_scaled: bool
 ) -> int:
@@ -405,11 +402,14 @@ _SLOPE_ENTRY = 12e-9
 _SAMPLE_GRAMS = 4
 
 
-def newton_bytes(n: int, kernel: SummedKernel, n_folds: int, q: int) -> int:
+def newton_bytes(
+    n: int, kernel: SummedKernel, n_folds: int, q: int, *, is_held: bool = False
+) -> int:
     """What is held of a smooth loss throughout its passes, for q columns of values a model.
 
     The features of the sample while they are made, in double and single precision, and its Hessians
-    with their factors; of every coefficient a pair for each step that is kept, and some more.
+    with their factors; of every coefficient a pair for each step that is kept, and some more; and
+    perhaps the features of all rows.
     """
     c, ridges = kernel.width + 1, kernel.ridges * q
     sample = (
@@ -417,7 +417,7 @@ def newton_bytes(n: int, kernel: SummedKernel, n_folds: int, q: int) -> int:
     )
     hessians = 12 * c**2 * ridges * kernel.maps
     coefficients = 8 * (2 * MEMORY + _MODEL_COPIES) * c * ridges * n_folds
-    return sample + hessians + coefficients
+    return sample + hessians + coefficients + is_held * held_bytes(n, kernel.width)
 
 
 # Arrays of the size of all coefficients, or of the values of a sample, at a time.
@@ -431,18 +431,25 @@ def newton_passes(
     sample: int = 0,
     threads: int = 1,
     cost: CostModel = COSTS,
+    *,
+    is_held: bool = False,
 ) -> Cost:
-    """Passes with the gradients of a smooth loss; ``sizes`` are folds, columns, and passes."""
+    """Passes with the gradients of a smooth loss; ``sizes`` are folds, columns, and passes.
+
+    Features that are held are made once, in double precision, and multiplied in single precision.
+    """
     (n, d), (n_folds, q, passes), total = shape, sizes, 0.0
     for kernel in kernels:
         c, models = kernel.width, n_folds * kernel.ridges * q
         m = sampled_rows(n, c)
-        each = kernel.maps * feature_seconds(n, c, d, cost) + _SLOPE_ENTRY * n * models
-        each += 4 * cost.cube_gram * float(n) * c * models
+        made = kernel.maps * feature_seconds(n, c, d, cost) / (passes if is_held else 1)
+        made += is_held * 2 * cost.cube_gram * float(n) * c**2 / passes
+        each = made + _SLOPE_ENTRY * n * models
+        each += (2 if is_held else 4) * cost.cube_gram * float(n) * c * models
         grams = kernel.maps * kernel.ridges * q * _SAMPLE_GRAMS * _SINGLE_GRAM * m * c**2
         total += landmark_seconds(n, c, cost) + passes * each + grams
     widest, is_scaled = max(k.width for k in kernels), any(k.maps > 1 for k in kernels)
-    memory = sum(newton_bytes(n, kernel, n_folds, q) for kernel in kernels)
+    memory = sum(newton_bytes(n, kernel, n_folds, q, is_held=is_held) for kernel in kernels)
     entries = 8 * _MODEL_COPIES * threads * VALUES_AT_A_TIME
     held = source_bytes(shape, widest, sample, threads, is_scaled=is_scaled)
     return Cost(total, memory + entries + held)

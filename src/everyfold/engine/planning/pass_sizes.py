@@ -94,6 +94,9 @@ def _unit(
     threads: int,
     workers: Workers | None,
 ) -> Unit:
+    # A worker of a cluster also holds a partition, as it is made and as rows.
+    rows = 0 if workers is None else -(-data.n // max(1, workers.partitions))
+    held = 16 * rows * (data.source.n_features + 1)
     cost = _cost(data, batch, drawn, threads)
     words = _method(batch).words(knows_scores=_method(batch).knows_scores(data))
     method = Method(GramCV(), words, cost.seconds, cost.memory, is_of_another_model=True)
@@ -108,57 +111,42 @@ def _unit(
         order="blocks",
         threads=threads,
         seconds=cost.seconds / (workers.threads if workers else 1),
-        memory=cost.memory + (_worker_bytes(data, workers) if workers else 0),
+        memory=cost.memory + held,
         drawn=drawn,
     )
 
 
 def pass_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
     """What is to be said of passes."""
-    return [*_sample_notes(data, units), *_traffic_notes(data, units)]
-
-
-def _sample_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
-    """Say where landmarks are drawn from fewer rows than usual."""
+    notes: list[str] = []
     drawn, usual = units[0].drawn, min(SAMPLE, data.n)
-    if drawn >= usual or not _sampled_rows(data, data.kernels, drawn):
-        return []
-    return [
-        f"landmarks are drawn from {drawn} rows, and not from {usual}, which with "
-        f"{pluralise(data.source.n_features, 'feature')} would take more than an eighth of "
-        "the memory"
-    ]
-
-
-def _traffic_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
-    """Say what moves between the workers of a cluster."""
-    workers = data.source.workers()
+    if drawn < usual and _sampled_rows(data, data.kernels, drawn):
+        notes.append(
+            f"landmarks are drawn from {drawn} rows, and not from {usual}, which with "
+            f"{pluralise(data.source.n_features, 'feature')} would take more than an eighth of "
+            "the memory"
+        )
+    workers, method = data.source.workers(), _method(data.kernels)
     if workers is None:
-        return []
-    method = _method(data.kernels)
+        return notes
+    cluster = (
+        f"{pluralise(workers.partitions, 'partition')} on {pluralise(workers.count, 'worker')} "
+        f"with {pluralise(workers.threads, 'thread')}"
+    )
     if not method.shares_passes:
         return [
-            f"{pluralise(workers.partitions, 'partition')} on "
-            f"{pluralise(workers.count, 'worker')} with "
-            f"{pluralise(workers.threads, 'thread')}; rows stay where they are, but for a sample, "
-            "and each pass moves the coefficients and gradients of all models"
+            *notes,
+            f"{cluster}; rows stay where they are, but for a sample, and each pass moves the "
+            "coefficients and gradients of all models",
         ]
     passes = len(units) * (1 if method.knows_scores(data) else 2)
     passes += (data.moments is not None) + (data.reader.classes is not None)
     sums = sum(sums_bytes(kernel.width, data.n_folds) for kernel in data.kernels) / 2
     return [
-        f"{pluralise(workers.partitions, 'partition')} on "
-        f"{pluralise(workers.count, 'worker')} with "
-        f"{pluralise(workers.threads, 'thread')}, {pluralise(passes, 'pass')} over the rows, which "
-        f"stay where they are; at most {sums * workers.chains / 1e6:.3g} MB of sums move between "
-        "the workers"
+        *notes,
+        f"{cluster}, {pluralise(passes, 'pass')} over the rows, which stay where they are; at most "
+        f"{sums * workers.chains / 1e6:.3g} MB of sums move between the workers",
     ]
-
-
-def _worker_bytes(data: SourceData, workers: Workers) -> int:
-    """What a worker of a cluster holds besides its pass: a partition as it is made and as rows."""
-    rows = -(-data.n // max(1, workers.partitions))
-    return 16 * rows * (data.source.n_features + 1)
 
 
 def stand_in_notes(data: Data) -> list[str]:

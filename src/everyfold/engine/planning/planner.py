@@ -65,8 +65,8 @@ _NO_METRIC = (
     "matrix of {} rows; refit='<metric>' is faster"
 )
 _TIMED = (
-    "decided by timing the first fold: shared work should take about {:.2g} s, refits of the "
-    "estimator itself about {:.2g} s, and one of them tells what they really take"
+    "one refit was timed to decide: shared work should take about {:.2g} s, refits of the "
+    "estimator itself about {:.2g} s"
 )
 
 

@@ -8,6 +8,7 @@ complete candidates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +19,9 @@ from scipy.sparse import issparse
 from everyfold._typing import Matrix, Order
 from everyfold.adapters.pipelines import freeze
 from everyfold.crossval import GramCV
-from everyfold.engine.execution.kernel_builder import FoldRows, rows_of, shared_bases
+from everyfold.engine.execution.kernel_builder import FoldRows, rows_of
 from everyfold.engine.planning import costs
-from everyfold.engine.planning.methods import MANY_FOLDS, Method, choose_method
+from everyfold.engine.planning.methods import MANY_FOLDS, Method, RidgePath
 from everyfold.engine.records import Candidate, Data
 from everyfold.estimators.model import Model
 from everyfold.kernels import Kernel
@@ -139,7 +140,9 @@ class KernelPlan:
             return rank
         if self.outline.response_rank is not None:
             return f"dense, responses of rank {self.outline.response_rank}"
-        return "dense" if self.outline.methods is None else type(self.structure).__name__
+        if self.outline.methods is None:
+            return "dense"
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self.structure).__name__).lower()
 
     def groups(self, data: Data, order: Order) -> tuple[Group, ...]:
         """The candidates by what they share, each with its method."""
@@ -150,7 +153,7 @@ class KernelPlan:
                 members.sort(key=lambda candidate: -candidate.model.ridges[0])
             models = [candidate.model for candidate in members]
             task, rows = data.tasks[members[0].task], partial(rows_of, data, members[0])
-            method = choose_method(models, task, self.outline, order, rows)
+            method = RidgePath(models, task, self.outline, order, rows).choose()
             groups.append(Group(tuple(candidate.number for candidate in members), method))
         return tuple(groups)
 
@@ -219,8 +222,9 @@ def cut(data: Data, kernels: Sequence[KernelPlan], order: Order) -> list[Unit]:
     """Cut the table of candidates × folds into units."""
     units: list[Unit] = []
     for same_rows in gather(kernels, lambda kernel: kernel.candidates[0].rows_key):
-        choices = {id(k): k.candidates[0].model.choice for k in same_rows}
-        shared = shared_bases(choices)
+        # The base matrices that more than one kernel is made of.
+        bases = [k.candidates[0].model.choice.resolve_for_any().base for k in same_rows]
+        shared = frozenset(base for base in bases if base is not None and bases.count(base) > 1)
         whole = [kernel for kernel in same_rows if not kernel.outline.is_per_fold]
         units += [_whole(data, kernel, shared, order) for kernel in whole]
         per_fold = [kernel for kernel in same_rows if kernel.outline.is_per_fold]

@@ -52,7 +52,7 @@ from everyfold.engine.planning.methods import check_order
 from everyfold.engine.planning.units import typical_rows
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Request, RequestedOutputs, UnsupportedWarning, is_refused
+from everyfold.engine.request import Request, UnsupportedWarning, is_refused
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import (
     ExplainedDeviance,
@@ -146,8 +146,6 @@ def _fitting(
         except (TypeError, ValueError) as error:
             others.refuse(candidate.number, error)
         else:
-            if targets[model.reading].is_joint:
-                candidate = replace(candidate, model=replace(model, loss=Multinomial()))
             found.append(candidate)
     if not found:
         others.check_any()
@@ -419,7 +417,8 @@ def _in_blocks(request: Request, candidates: Sequence[Candidate], others: Others
         )
     reader = read_source(source, candidates[0].model)
     rule = read_rule(request.cv, source)
-    has_steps = any(candidate.parts.steps for candidate in candidates)
+    has_steps, wants = any(candidate.parts.steps for candidate in candidates), request.wants
+    decides = "score" if wants.selects_by is True else wants.selects_by
     moments = find_moments(source, rule) if has_steps else None
     return SourceData(
         None,
@@ -436,7 +435,7 @@ def _in_blocks(request: Request, candidates: Sequence[Candidate], others: Others
         error_score=request.options.error_score,
         moments=moments,
         has_journal=request.wants.journal,
-        best_by=_decides(request.wants),
+        best_by=decides if wants.refits and isinstance(decides, str) else None,
     )
 
 
@@ -689,9 +688,3 @@ def _check_fit_params(parts: Parts) -> None:
             f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
             f"only 'sample_weight' is allowed{advice_on(unknown)}"
         )
-
-
-def _decides(wants: RequestedOutputs) -> str | None:
-    """The score whose best candidate is to be refitted, if one is."""
-    by = "score" if wants.selects_by is True else wants.selects_by
-    return by if wants.refits and isinstance(by, str) else None

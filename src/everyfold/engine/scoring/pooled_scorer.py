@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sklearn.metrics import check_scoring
 
+from everyfold._progress import check_choice
 from everyfold._typing import Estimator, Matrix, Pooled, Scorer, Targets
 
 
@@ -63,8 +64,7 @@ def pooled(scoring: Scorer = None, is_pooled: bool = True) -> PooledScoring:
     """
     if isinstance(scoring, PooledScoring):
         scoring = scoring.scoring
-    if is_pooled not in (True, False):
-        raise ValueError(f"is_pooled={is_pooled!r} is not known; use True or False")
+    check_choice("is_pooled", is_pooled, (True, False))
     return PooledScoring(scoring, bool(is_pooled))
 
 

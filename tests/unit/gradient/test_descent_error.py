@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold, LeavePOut, RepeatedKFold, ShuffleSpli
 
 from everyfold import LSSVR, Dense, KernelRegressor, Nystrom, RandomFourier
 from everyfold.crossval import Folds
-from everyfold.gradient.error_gradient import HeldOutError
+from everyfold.gradient.descent import HeldOutError
 from everyfold.kernels import Linear, find_kernel
 from everyfold.losses import Squared, find_loss
 from everyfold.operators import FixedLandmarks
