@@ -72,29 +72,3 @@ def classify_by_libsvm(
 
 # Whether calibrators are told the kind of their arrays: since 1.8.
 _TAKES_NAMESPACE = "xp" in signature(_fit_calibrator).parameters
-
-__all__ = [
-    "HAS_CALLBACKS",
-    "BaseScorer",
-    "BaseSearchCV",
-    "HasMethods",
-    "MultimetricScorer",
-    "StrOptions",
-    "aggregate_score_dicts",
-    "check_method_params",
-    "check_sample_weight",
-    "classify_by_libsvm",
-    "fit_and_score",
-    "fit_calibrator",
-    "fit_context",
-    "insert_error_scores",
-    "normalize_score_results",
-    "num_samples",
-    "safe_indexing",
-    "safe_split",
-    "score",
-    "search_has",
-    "translate_train_sizes",
-    "validate_parameter_constraints",
-    "warn_or_raise_about_fit_failures",
-]

@@ -5,6 +5,6 @@ Nyström approximation; :func:`everyfold.granularity_bound` is for an influence 
 loose to guarantee anything in practice.
 """
 
-from everyfold.papers.granularity import expected_residual, model_error_bound
+from everyfold.papers.published_methods import expected_residual, model_error_bound
 
 __all__ = ["expected_residual", "model_error_bound"]

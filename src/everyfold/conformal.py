@@ -1,4 +1,8 @@
-"""Prediction intervals from the models of all folds: jackknife+, CV+ and similar methods."""
+"""Prediction intervals from the models of all folds: jackknife+, CV+ and similar methods.
+
+``FastCrossConformalRegressor`` keeps the models of all folds and their errors on held-out rows. The
+interval of a new row is made of quantiles of the models' predictions plus or minus these errors.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from sklearn.svm import SVC
 from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning, compare, judge
 from everyfold.io.arrays import ArrayRows
 from everyfold.judge.interval_methods import corrected_t
-from everyfold.search.fit_inputs import DataHash
+from everyfold.search.predictions import DataHash
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 

@@ -1,4 +1,4 @@
-"""The command line: ``everyfold search``, ``plan``, ``fit``, ``predict``; and its model files.
+"""The command line: ``everyfold search``, ``plan``, ``fit``, ``predict``, ``judge``, ``compare``.
 
 ``main`` is the entry point, which names a missing package before it imports any; ``load_model``
 reads in Python what ``--save`` has written.

@@ -22,7 +22,7 @@ from everyfold.cli import judging, output
 from everyfold.cli import model_file as modelfile
 from everyfold.cli.errors import BadInput, CommandFailure, UsageError, in_options, naming, say
 from everyfold.cli.folders import as_bad_input, is_folder, rows_of
-from everyfold.cli.grids import parse_assignment, suited
+from everyfold.cli.models import parse_assignment, suited
 from everyfold.cli.options import (
     CompareOptions,
     FitOptions,

@@ -1,6 +1,7 @@
-"""Messages on stderr, exit codes as Unix tools have them, and never a traceback.
+"""Errors and warnings of the command line: a line on stderr, and an exit code.
 
-typer prints the errors below and ends the process with their exit codes.
+``guard`` runs a command and turns whatever ends it into a message without a traceback. Messages of
+the library name parameters of Python: ``in_options`` puts the options of the shell in their place.
 """
 
 from __future__ import annotations

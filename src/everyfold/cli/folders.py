@@ -18,7 +18,7 @@ from everyfold.cli.errors import BadInput
 from everyfold.cli.model_table import MODELS, models_that
 from everyfold.cli.models import ChosenModel, decide_task
 from everyfold.cli.options import ModelOptions
-from everyfold.cli.table import Layout, Roles, TableData, assign_columns, find_column
+from everyfold.cli.table import Layout, TableData, assign_columns, find_column
 from everyfold.io import FolderRows, StreamError
 from everyfold.io.blocks import rows_at_a_time
 from everyfold.io.svmlight import SvmlightRows
@@ -140,8 +140,7 @@ def _refuse(options: ModelOptions) -> None:
 def _roles(options: ModelOptions) -> tuple[Params, Layout]:
     """Which column is what, for the source, and where a model finds its features."""
     names = list(FolderRows(str(options.data), target=None, features=None).columns)
-    roles = Roles(options.target, None, options.weights, options.id, options.drop)
-    positions, goals, beside = assign_columns(names, len(names), roles)
+    positions, goals, beside = assign_columns(names, len(names), options)
     targets = [names[i] for i in goals]
     features = tuple(names[i] for i in positions)
     row_id = names[beside["id"]] if "id" in beside else None

@@ -1,4 +1,8 @@
-"""Saved models on the rows of a file: how good one is, and which of two is better."""
+"""The commands ``judge`` and ``compare``: saved models on the rows of a file.
+
+The models are cross-validated with the parameters that they were saved with. The judgements are
+those of ``everyfold.judge``; this module reads models and rows, and prints the results.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,10 @@ from everyfold.cli.errors import BadInput, choose, in_options, naming
 from everyfold.cli.model_table import full_name
 from everyfold.cli.models import decide_task
 from everyfold.cli.options import CompareOptions, JudgeOptions, Judging
-from everyfold.cli.output import show, show_record
+from everyfold.cli.output import show_lines, show_record
 from everyfold.cli.readers import read_file
-from everyfold.cli.study import check_scoring, check_seed
-from everyfold.cli.table import Roles, TableData
+from everyfold.cli.study import check_scoring
+from everyfold.cli.table import TableData
 from everyfold.engine.request import MethodOptions, UnsupportedWarning
 from everyfold.judge.differences import compare
 from everyfold.judge.findings import findings_of, write_report
@@ -76,8 +80,7 @@ def read_case(paths: Sequence[Path], path: Path, options: Judging) -> Case:
     (task,) = tasks
     content = read_file(path, options.header)
     with naming(path):
-        roles = Roles(target=options.target, groups=options.groups)
-        tables = [content.judged(each.layout, roles) for each in saved]
+        tables = [content.judged(each.layout, options) for each in saved]
         _, data = decide_task(saved[0].model, task, tables[0])
     scoring = options.scoring or ("accuracy" if task == "classification" else "r2")
     choose("--scoring", scoring, get_scorer_names())
@@ -120,7 +123,7 @@ def show_score(case: Case, options: JudgeOptions) -> None:
     score = f"{case.scoring} {interval}; fitted to {case.n_rows} like these"
     saved = f"{as_saved:.4g} on these rows; only of use for rows that it was not fitted to"
     method = ("method", f"{interval.method}: {interval.why}")
-    return _show([("score", score), method, ("as saved", saved), *rest])
+    return show_lines([("score", score), method, ("as saved", saved), *rest])
 
 
 def _named(words: str, case: Case) -> str:
@@ -142,7 +145,6 @@ def _remedy(line: VerdictLine) -> str:
 
 def show_difference(case: Case, options: CompareOptions) -> None:
     """Print which of two models is better, if that is certain, and by how much."""
-    check_seed(options.seed)
     asked: Params = {"cv": options.cv, "groups": case.data.groups, "scoring": case.scoring}
     asked |= {"level": options.level, "margin": options.margin, "random_state": options.seed}
     try:
@@ -170,11 +172,7 @@ def show_difference(case: Case, options: CompareOptions) -> None:
         ("probability", chances),
         ("method", f"{found.method}: {found.why}"),
     ]
-    return _show(lines)
-
-
-def _show(lines: Sequence[tuple[str, str]]) -> None:
-    show(in_options("\n".join(f"{name:<14} {words}" for name, words in lines)))
+    return show_lines(lines)
 
 
 def write_case(case: Case, options: JudgeOptions) -> None:

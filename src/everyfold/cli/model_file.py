@@ -1,10 +1,9 @@
 """Model files: the fitted estimator and where its features are found, as skops keeps them.
 
-Nothing is unpickled: skops builds objects of the types it trusts and of those named here, and
-refuses a file with any other. Types alone make no file harmless, so that sizes, signs and finite
-numbers are checked, too: libsvm reads as far as the sizes say that it is given, and a few wrong
-numbers would give predictions that look right. The format is documented in
-``docs/cli.md``.
+Nothing is unpickled: skops builds objects of the types that it trusts and of those named here, and
+refuses a file with any other. The contents are checked as well, as trusted types do not make a file
+harmless: libsvm reads as many numbers as the file says there are, and a few wrong numbers would
+give predictions that look right. The format is documented in ``docs/cli.md``.
 """
 
 from __future__ import annotations

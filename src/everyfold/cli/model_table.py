@@ -145,10 +145,6 @@ def process_kernel(signal: float = 1.0, length_scale: float = 1.0, noise: float 
     return ConstantKernel(signal) * RBF(length_scale) + WhiteKernel(noise)
 
 
-def _process() -> Estimator:
-    return GaussianProcessRegressor(process_kernel(), optimizer=None, normalize_y=True)
-
-
 MODELS = {
     "svc": ModelRow(partial(SVC, coef0=1.0), None, kernels=_LIBSVM),
     "svr": ModelRow(
@@ -181,7 +177,7 @@ MODELS = {
     ),
     "gp": ModelRow(
         None,
-        _process,
+        lambda: GaussianProcessRegressor(process_kernel(), optimizer=None, normalize_y=True),
         "noise",
         kernels={},
         only_kernel="rbf",
@@ -200,10 +196,6 @@ MODELS = {
 }
 
 
-def _how(row: ModelRow) -> str:
-    return "linear" if row.only_kernel == "linear" else f"always {row.only_kernel}"
-
-
 def check_names(model: str, kernel: str | None, task: str, impute: str | None) -> None:
     """Raise if there is no such model, or not with that kernel or for that task."""
     if impute is not None:
@@ -218,7 +210,8 @@ def check_names(model: str, kernel: str | None, task: str, impute: str | None) -
     if kernel is not None:
         choose("--kernel", kernel, KERNELS)
         if not row.kernels and kernel != row.kernel:
-            instead = f"which is {_how(row)}; use --model {row.instead}"
+            how = "linear" if row.only_kernel == "linear" else f"always {row.only_kernel}"
+            instead = f"which is {how}; use --model {row.instead}"
             raise BadInput(f"--kernel {kernel} does not suit --model {model}, {instead}")
         if row.kernels and kernel not in row.kernels:
             known = f"which has {', '.join(row.kernels)}; --model lssvm has them all"

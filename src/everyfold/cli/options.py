@@ -1,6 +1,7 @@
-"""The options of the commands, as records: a field is an option, its default describes it to typer.
+"""The options of the commands, one record for each command.
 
-``as_command`` makes the function that typer calls out of a record and the work to do with it.
+A field is an option, and its default describes it to typer. ``as_command`` makes the function that
+typer calls out of such a record and the function that does the work.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import typer
 
-from everyfold.cli.errors import guard
+from everyfold.cli.errors import BadInput, guard
 from everyfold.cli.model_table import KERNELS, MODELS
 
 # ruff: noqa: RUF009  (typer only reads these defaults: it gives a command all values)
@@ -21,6 +22,17 @@ from everyfold.cli.model_table import KERNELS, MODELS
 
 def _option(default: Any, flags: str, help: str, metavar: str | None = None) -> Any:
     return typer.Option(default, *flags.split(), help=help, metavar=metavar)
+
+
+def _seed(help: str) -> Any:
+    return typer.Option(0, "--seed", help=help, metavar="N", callback=_check_seed)
+
+
+def _check_seed(seed: int) -> int:
+    """Raise if NumPy knows no such seed."""
+    if not 0 <= seed < 2**32:
+        raise BadInput(f"--seed {seed} is not a whole number from 0 to {2**32 - 1}")
+    return seed
 
 
 _FILES = "CSV, Parquet, svmlight or NumPy file (also gzipped), or a folder; - reads CSV from stdin."
@@ -82,7 +94,7 @@ class ModelOptions(Common):
     one_hot: list[str] = _option([], "--one-hot", _ONE_HOT, "COLUMN")
     ordinal: list[str] = _option([], "--ordinal", _ORDINAL, "COLUMN=A,B,…")
     dates: str | None = _option(None, "--dates", _DATES, "FORMAT")
-    seed: int = _option(0, "--seed", "Seed of the shuffled folds and of sampling.", "N")
+    seed: int = _seed("Seed of the shuffled folds and of sampling.")
     proba: bool = _option(False, "--proba", _PROBA)
     interval: float | None = _option(None, "--interval", _INTERVAL, "SHARE")
     save: Path | None = _option(None, "--save", "Write the fitted model.", "MODEL.skops")
@@ -176,7 +188,7 @@ class CompareOptions(Judging):
     first: Path = typer.Argument(..., metavar="MODEL", help="A file written by --save.")
     second: Path = typer.Argument(..., metavar="OTHER", help="Another one.")
     data: Path = _DATA
-    seed: int = _option(0, "--seed", "Seed of the shuffled folds.", "N")
+    seed: int = _seed("Seed of the shuffled folds.")
     margin: float = _option(0.0, "--margin", "Differences up to this count as none.", "DIFFERENCE")
 
 

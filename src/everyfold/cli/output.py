@@ -28,9 +28,9 @@ from rich.text import Text
 import everyfold
 from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Params
-from everyfold.cli.encoding import is_number
 from everyfold.cli.errors import BadInput, in_options
 from everyfold.cli.study import MOST_KEPT, Job, StudyResult
+from everyfold.cli.table import is_number
 from everyfold.engine.planning.costs import first_use
 from everyfold.io.disk import is_special, partial_file, remove_dead, writing
 from everyfold.judge.findings import findings_of, write_report
@@ -195,6 +195,11 @@ def show_plan(job: Job, plan: SearchPlan) -> None:
         is_new = seconds > SHORT
         words = f"about {seconds:.0f} s, once on this machine" if is_new else "done on this machine"
         lines.append(("compilation", words))
+    show_lines(lines)
+
+
+def show_lines(lines: Sequence[tuple[str, str]]) -> None:
+    """Print names and words side by side."""
     show(in_options("\n".join(f"{name:<14} {words}" for name, words in lines)))
 
 

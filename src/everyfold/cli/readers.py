@@ -1,8 +1,8 @@
 """Reading data files: CSV and Parquet by pyarrow, svmlight by scikit-learn, and NumPy's own.
 
-A file is read into memory as bytes first, from a regular file, a pipe or standard input, and
-refused if it is larger than the memory allows, also once it is unpacked. Then a reader by the kind
-of the file makes columns of it.
+The bytes are read first, from a file, a pipe or standard input, and are refused if they are more
+than the memory allows, packed or unpacked. Then the reader for this kind of file makes columns or a
+matrix of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import re
 import select
 import stat
 import sys
-import time
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,9 +32,8 @@ from pyarrow.parquet import ParquetFile, read_table
 from sklearn.datasets import load_svmlight_file
 
 from everyfold._typing import AnyArray, Params
-from everyfold.cli.encoding import Column, is_number, is_text
 from everyfold.cli.errors import BadInput, naming
-from everyfold.cli.table import InputMatrix, InputTable
+from everyfold.cli.table import Column, InputMatrix, InputTable, is_number, is_text
 from everyfold.io.blocks import StreamError
 from everyfold.io.svmlight import refuse_line
 from everyfold.linalg.memory import available_memory
@@ -132,7 +131,7 @@ def check_archive(raw: bytes) -> None:
     check_size(sum(sizes), f"unpacked, the {len(sizes)} members of the archive hold")
 
 
-def _pieces(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+def _pieces(file: IO[bytes] | io.RawIOBase | gzip.GzipFile) -> Iterator[bytes]:
     return iter(partial(file.read, _PIECE), b"")
 
 
@@ -149,32 +148,13 @@ def _whole(pieces: Iterable[bytes], what: str) -> bytes:
 
 def _from_pipe(path: Path) -> bytes:
     """What comes through a named pipe; refused if nobody writes, as that might be for ever."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        found = _whole(_through(descriptor), f"{path} holds")
-    finally:
-        os.close(descriptor)
-    if not found:
-        raise BadInput(f"{path} is a pipe without a writer; give a file")
-    return found
-
-
-def _through(descriptor: int) -> Iterator[bytes]:
-    """The pieces that a pipe gives, which was opened without waiting for who writes to it."""
-    latest, is_begun = time.monotonic() + _PATIENCE, False
-    while True:
-        try:
-            piece = os.read(descriptor, _PIECE)
-        except BlockingIOError:  # somebody writes, and has not yet
-            select.select([descriptor], [], [])
-            continue
-        if not piece and (is_begun or time.monotonic() > latest):
-            return
-        if piece:
-            is_begun = True
-            yield piece
-        else:
-            time.sleep(0.05)
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+        select.select([file], [], [], _PATIENCE)
+        begin = file.read(_PIECE)  # None if somebody will write, and nothing if nobody
+        if begin == b"":
+            raise BadInput(f"{path} is a pipe without a writer; give a file")
+        os.set_blocking(file.fileno(), True)
+        return _whole(chain([begin or b""], _pieces(file)), f"{path} holds")
 
 
 # -- tables ----------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from rich import progress
@@ -38,15 +38,13 @@ from sklearn.model_selection import (
 from everyfold._progress import warn
 from everyfold._typing import ClosedName, Estimator, Index, Matrix, Params, Search, Splitter
 from everyfold.adapters.scaling import fit_to_source
-from everyfold.cli.encoding import Column, Encoding
 from everyfold.cli.errors import BadInput, CommandFailure, choose, in_options, naming, say
 from everyfold.cli.folders import is_folder, read_folder
-from everyfold.cli.grids import Grid, grow, read_grid
 from everyfold.cli.model_table import MODELS, check_names, full_name, short_name
-from everyfold.cli.models import OF_LOW_RANK, ChosenModel, decide_task
+from everyfold.cli.models import OF_LOW_RANK, ChosenModel, Grid, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
-from everyfold.cli.table import Roles, TableData
+from everyfold.cli.table import Column, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import CheckpointError
 from everyfold.engine.request import MethodOptions, UnsupportedWarning
@@ -61,9 +59,6 @@ MOST_ROUNDS = 4
 # Folds of the held-out rows that probabilities and intervals come from, as in scikit-learn's
 # CalibratedClassifierCV.
 FOLDS = 5
-
-
-Record = TypeVar("Record", Roles, Encoding)
 
 
 class _Search(FastGridSearchCV):
@@ -137,7 +132,8 @@ class Job:
         with warnings.catch_warnings():
             # Steps get their weights by name, as the warning advises.
             warnings.filterwarnings("ignore", "Pipeline.fit has no sample_weight")
-            return model.fit(*self.rows, sample_weight=self.data.weights, **self._named_weights)
+            named = self.weights if self.choice.prefix else {}
+            return model.fit(*self.rows, sample_weight=self.data.weights, **named)
 
     def conformal(self, fitted: Estimator) -> Estimator:
         """What intervals of the same model need: its residuals on five folds of held-out rows."""
@@ -153,10 +149,6 @@ class Job:
         kind = plain if self.data.groups is None else grouped
         folds = kind(FOLDS, shuffle=True, random_state=self.seed)
         return list(folds.split(*self.rows, self.data.groups))
-
-    @property
-    def _named_weights(self) -> Params:
-        return self.weights if self.choice.prefix else {}
 
     @property
     def rows(self) -> tuple[Matrix, ...]:
@@ -181,17 +173,18 @@ def read_model(options: ModelOptions) -> tuple[TableData, ChosenModel]:
     """Check the names of the model, read the data and decide what is to be predicted."""
     check_names(options.model, options.kernel, options.task, options.impute)
     if is_folder(options.data):
-        check_seed(options.seed)
         return read_folder(options)
     content = read_file(options.data, options.header)
     with naming(options.data):
-        data = content.training(_options_of(Roles, options), _options_of(Encoding, options))
+        data = content.training(options)
         task, data = decide_task(options.model, options.task, data)
     _check_extras(options, task, data)
     prepared = options.standardise, options.impute, data.layout.kinds
     kernel = options.kernel or MODELS[options.model].kernel
     choice = ChosenModel(options.model, kernel, task, *prepared)
-    return data, replace(choice, tunes_itself=_tunes_itself(options))
+    is_free = all(getattr(options, name, usual) == usual for name, usual in _OF_GRIDS.items())
+    can_tune = MODELS[options.model].without_grid is not None
+    return data, replace(choice, tunes_itself=is_free and can_tune)
 
 
 # Options that only a grid can follow, and what they are otherwise. A model that chooses its
@@ -200,20 +193,8 @@ _OF_GRIDS: Params = {"grid": [], "param": [], "groups": None, "criterion": None,
 _OF_GRIDS |= {"ridge_scaling": "sum", "journal": None, "expand": False, "plot": None}
 
 
-def _tunes_itself(options: ModelOptions) -> bool:
-    """Whether the model is to choose its parameters, as it can and nothing speaks against."""
-    is_free = all(getattr(options, name, usual) == usual for name, usual in _OF_GRIDS.items())
-    return is_free and MODELS[options.model].without_grid is not None
-
-
-def _options_of(kind: type[Record], options: ModelOptions) -> Record:
-    """A record whose fields are options."""
-    return kind(**{item.name: getattr(options, item.name) for item in fields(kind)})
-
-
 def _check_extras(options: ModelOptions, task: str, data: TableData) -> None:
     """Raise if what the saved model is to have cannot be had."""
-    check_seed(options.seed)
     wanted = {"proba": options.proba, "interval": options.interval is not None}
     for name in (name for name, is_wanted in wanted.items() if is_wanted):
         words = "needs --save MODEL.skops; leave it out, or give that"
@@ -264,16 +245,8 @@ def read_job(options: SearchOptions) -> Job:
         advice = "name it as --groups, or the score may promise too much"
         warn(f"{words}: if equal cells mean rows that belong together, {advice}")
     grid = read_grid(options.grid, choice, data, options.seed)
-    return Job(
-        data,
-        choice,
-        grid,
-        read_settings(options, choice, data),
-        proba=options.proba,
-        interval=options.interval,
-        seed=options.seed,
-        journal=options.journal,
-    )
+    asked = {name: getattr(options, name) for name in ("proba", "interval", "seed", "journal")}
+    return Job(data, choice, grid, read_settings(options, choice, data), **asked)
 
 
 # -- settings of a search --------------------------------------------------------------------------
@@ -290,8 +263,8 @@ _OF_NUMBERS = re.compile(
 _FOLDS = re.compile(
     r"(?:(?P<repeats>[1-9][0-9]{0,8})x|(?P<kind>group|time):)?(?P<count>[0-9]{1,9})"
 )
-# What a typing error would exceed, of --cv 10x5, --order, --n-jobs and --seed (NumPy's own limit).
-MOST_FOLDS, MOST_ORDER, MOST_JOBS, MOST_SEED = 100_000, 1000, 1024, 2**32 - 1
+# What a typing error would exceed, of --cv 10x5, --order and --n-jobs.
+MOST_FOLDS, MOST_ORDER, MOST_JOBS = 100_000, 1000, 1024
 
 
 def check_options(options: SearchOptions) -> None:
@@ -317,12 +290,6 @@ def check_options(options: SearchOptions) -> None:
         raise BadInput("--resume continues a journal; name it with --journal FILE")
     if options.top < 1:
         raise BadInput("--top must be at least 1")
-
-
-def check_seed(seed: int) -> None:
-    """Raise if NumPy knows no such seed."""
-    if not 0 <= seed <= MOST_SEED:
-        raise BadInput(f"--seed {seed} is not a whole number from 0 to {MOST_SEED}")
 
 
 def check_level(level: float, n_rows: int) -> None:

@@ -1,8 +1,9 @@
-"""What a data file holds: columns of a table, or a matrix of features and a target.
+"""What a data file contains: columns of a table, or a matrix of features and a target.
 
 ``training`` gives the features, the target and what else is known of the rows, by the columns that
-the options name; ``rows`` gives the features that a saved model wants, by the ``Layout`` that is
-saved with it. What cannot be used is refused with the column, the row and a remedy.
+the options name; ``rows`` gives the features that a saved model needs, by the ``Layout`` that is
+saved with it. A column is numbers, dates, or words that are encoded (``kind_of``). What cannot be
+used is refused with the column, the row and a remedy.
 """
 
 from __future__ import annotations
@@ -10,31 +11,188 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.sparse import csr_matrix
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from everyfold._progress import warn
-from everyfold._typing import AnyArray, Matrix, Params
-from everyfold.cli.encoding import (
-    DATE,
-    NUMBER,
-    ONE_HOT,
-    Column,
-    Encoding,
-    Fault,
-    Kind,
-    days,
-    described,
-    fault_of,
-    is_number,
-    is_text,
-    kind_of,
-)
+from everyfold._typing import AnyArray, Array, Matrix, Params
 from everyfold.cli.errors import BadInput, nearest
+from everyfold.cli.options import Judging, ModelOptions
 from everyfold.io import RowSource
 from everyfold.kernels.pairwise import is_sparse
+
+# -- What a column is ------------------------------------------------------------------------------
+
+# One column: numbers with NaN for missing cells, or text with "" for them.
+Column: TypeAlias = AnyArray
+
+NUMBER, DATE, ONE_HOT = "number", "date", "one-hot"
+# What a feature is: one of these three words, or the categories of an ordinal column in order.
+Kind: TypeAlias = str | tuple[str, ...]
+
+# A text column with more values than the first number, each in fewer rows than the second on
+# average, holds names or free text: one-hot columns of it would make every row unlike all others.
+MOST_VALUES, LEAST_ROWS = 20, 5
+
+# From so many numbers on, a column with a single other cell is one with a bad cell.
+MANY_NUMBERS = 3
+
+_DROP = "or leave the column out with --drop"
+_FORMATS = ("iso", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
+_DATE = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?$|^\d{1,2}([./-])\d{1,2}[./-]\d{2,4}( .*)?$"
+
+
+class Fault(NamedTuple):
+    """What is wrong with a column, and what to do about it."""
+
+    words: str
+    remedy: str
+
+
+def is_number(word: str) -> bool:
+    """Whether a word reads as a number."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return "_" not in word
+
+
+def is_text(column: Column) -> bool:
+    """Whether the cells are words."""
+    return column.dtype.kind not in "fiub"
+
+
+def fault_of(column: Column, most_missing: int = 0) -> Fault | None:
+    """What is wrong with numbers, or with words: infinite cells, and more missing than that."""
+    if is_text(column):
+        is_missing, is_infinite = column == "", np.zeros(len(column), dtype=bool)
+    else:
+        values = column.astype(np.float64)
+        is_missing, is_infinite = np.isnan(values), np.isinf(values)
+    missing, n = int(is_missing.sum()), len(column)
+    if missing > most_missing:
+        cells = f"{missing} missing {'cell' if missing == 1 else 'cells'} (empty or NaN) of {n}"
+        fill = f"fill them in (features by --impute median), drop those rows, {_DROP}"
+        return Fault(f"{cells}, first in row {1 + int(np.argmax(is_missing))}", fill)
+    if is_infinite.any():
+        cells = f"{is_infinite.sum()} infinite cells of {n}"
+        words = f"{cells}, first in row {1 + int(np.argmax(is_infinite))}"
+        return Fault(words, f"write finite numbers, {_DROP}")
+    return None
+
+
+def bad_cell(words: Column, most: int | None = None) -> Fault | None:
+    """The first cell that is no number, where all but a few are numbers: one in a hundred."""
+    is_bad = np.array([word != "" and not is_number(str(word)) for word in words], dtype=bool)
+    n_bad, n = int(is_bad.sum()), int(np.count_nonzero(words != ""))
+    most = max(1, n // 100) if most is None else most
+    if not n_bad or n - n_bad < MANY_NUMBERS or n_bad > most:
+        return None
+    row = int(np.argmax(is_bad))
+    cells = f"{n - n_bad} numbers of {n}, but {str(words[row])!r} in row {row + 1}"
+    return Fault(cells, "correct the cell")
+
+
+def most_missing(options: ModelOptions, column: Column) -> int:
+    """How many cells of a column may be missing: with a statistic to put there, all but one."""
+    return 0 if options.impute is None else len(column) - 1
+
+
+def kind_of(column: Column, options: ModelOptions) -> Kind | Fault:
+    """What a column is, if the options do not say it; or why it cannot be used as it is."""
+    fault = fault_of(column, most_missing(options, column))
+    if fault is not None:
+        return fault
+    if not is_text(column):
+        return NUMBER
+    if bad := bad_cell(column):
+        return Fault(bad.words, f"{bad.remedy}, or take the cells for categories with --one-hot")
+    example, known = str(column[np.argmax(column != "")]), column[column != ""]
+    if pc.all(pc.match_substring_regex(pa.array(known), _DATE)).as_py():
+        if options.dates is not None and days(column, options.dates) is not None:
+            return DATE
+        form = "" if options.dates is None else f", which are not of the format {options.dates}"
+        form_of_all = next((f for f in _FORMATS if days(column, f) is not None), "FORMAT")
+        ask = f"turn them into days with --dates {form_of_all}"
+        return Fault(f"dates such as {example!r}{form}", f"{ask}, {_DROP}")
+    n_values = len(np.unique(known))
+    if n_values > MOST_VALUES and n_values * LEAST_ROWS > len(known):
+        many = f"{n_values} different texts in {len(known)} rows, such as {example!r}"
+        return Fault(many, f"take them for categories with --one-hot, {_DROP}")
+    return ONE_HOT
+
+
+def days(column: Column, form: str) -> Array | None:
+    """Days since 1970 of dates in text, NaN where there is none; None if some are no dates."""
+    cells = pa.array(column)
+    cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
+    try:
+        if form == "iso":
+            stamps = cells.cast(pa.timestamp("us"))
+        else:
+            stamps = pc.strptime(cells, format=form, unit="us")
+    except pa.ArrowInvalid:
+        return None
+    micros = stamps.cast(pa.int64()).cast(pa.float64(), safe=False)
+    found: Array = micros.to_numpy(zero_copy_only=False) / 86_400e6
+    return found
+
+
+def encoder(
+    kinds: Sequence[Kind], numbers: Sequence[tuple[str, Any]], impute: str | None
+) -> ColumnTransformer:
+    """The step that encodes words, and does with the numbers what comes before a model else.
+
+    A category that the training rows have not is no category: all its one-hot columns are 0.
+    """
+    fill = SimpleImputer(missing_values=None, strategy="most_frequent")
+    before = [] if impute is None else [("imputer", fill)]
+    orders = [list(kind) for kind in kinds if isinstance(kind, tuple)]
+    unordered = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    steps = {
+        "numbers": [*numbers],
+        ONE_HOT: [*before, ("encoder", unordered)],
+        "ordinal": [*before, ("encoder", OrdinalEncoder(categories=orders)), *numbers[-1:]],
+    }
+    names = [
+        "ordinal" if isinstance(kind, tuple) else kind if kind == ONE_HOT else "numbers"
+        for kind in kinds
+    ]
+    parts = {name: [i for i, other in enumerate(names) if other == name] for name in steps}
+    return ColumnTransformer(
+        [(name, Pipeline(steps[name]), places) for name, places in parts.items() if places]
+    )
+
+
+def described(called: Sequence[str], kinds: Sequence[Kind], columns: Sequence[Column]) -> list[str]:
+    """What is done with columns that are not plain numbers, in sentences."""
+    said = []
+    for kind, words in ((ONE_HOT, "one-hot encoded"), (DATE, "turned into days since 1970")):
+        names = [
+            f"{name} ({len(set(column.tolist()) - {''})} values)" if kind == ONE_HOT else name
+            for name, other, column in zip(called, kinds, columns, strict=True)
+            if other == kind
+        ]
+        said += [f"{words}: {', '.join(names)}"] if names else []
+    orders = [
+        f"{name} ({' < '.join(kind)})"
+        for name, kind in zip(called, kinds, strict=True)
+        if isinstance(kind, tuple)
+    ]
+    said += [f"encoded in order: {', '.join(orders)}"] if orders else []
+    return said
+
+
+# -- Columns of a file, and the rows that a model needs --------------------------------------------
 
 # Names of columns whose equal cells may mean rows of one person, plot or machine.
 _LIKE_AN_ID = re.compile(
@@ -98,17 +256,6 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Roles:
-    """The columns that are no features, by name or position; the last is the target by default."""
-
-    target: Sequence[str] = ()
-    groups: str | None = None
-    weights: str | None = None
-    id: str | None = None
-    drop: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class TableData:
     """Features, target and where they came from; groups, weights and ids of rows, if any.
 
@@ -146,11 +293,11 @@ class InputTable:
     raw: Sequence[Any] | None = None
     notes: Sequence[str] = ()
 
-    def training(self, roles: Roles, encoding: Encoding) -> TableData:
+    def training(self, options: ModelOptions) -> TableData:
         """Features, target, and what is known of rows besides."""
         width = len(self.columns)
-        positions, goals, beside = assign_columns(self.names or (), width, roles)
-        kinds = self._kinds(positions, encoding)
+        positions, goals, beside = assign_columns(self.names or (), width, options)
+        kinds = self._kinds(positions, options)
         is_encoded = any(kind != NUMBER for kind in kinds)
         layout = Layout(
             len(positions),
@@ -159,9 +306,9 @@ class InputTable:
             width,
             self._name(goals[0]),
             id=self._name(beside["id"]) if "id" in beside else None,
-            may_miss=encoding.impute is not None,
+            may_miss=options.impute is not None,
             kinds=kinds if is_encoded else (),
-            dates=encoding.dates or "iso",
+            dates=options.dates or "iso",
             more_targets=tuple(map(self._name, goals[1:])),
         )
         columns: Params = {role: self._beside(role, i) for role, i in beside.items()}
@@ -190,31 +337,31 @@ class InputTable:
                 raise BadInput(f"{words} {has}; several targets must be numbers")
         return np.column_stack(found).astype(np.float64)
 
-    def _kinds(self, positions: Sequence[int], encoding: Encoding) -> tuple[Kind, ...]:
+    def _kinds(self, positions: Sequence[int], options: ModelOptions) -> tuple[Kind, ...]:
         """What the features are; all that cannot be used are named at once."""
         wanted: dict[int, Kind] = {}
-        wanted |= dict.fromkeys(self._named("--one-hot", encoding.one_hot, positions), ONE_HOT)
-        for text in encoding.ordinal:
+        wanted |= dict.fromkeys(self._named("--one-hot", options.one_hot, positions), ONE_HOT)
+        for text in options.ordinal:
             name, _, order = text.partition("=")
             (i,) = self._named("--ordinal", [name], positions)
             wanted[i] = self._order(i, tuple(word.strip() for word in order.split(",") if word))
         kinds: list[Kind] = []
         faults: dict[str, list[str]] = {}
         for i in positions:
-            given = wanted.get(i)
-            column = self.columns[i] if given is None else self._text(i)
-            found = kind_of(column, encoding) if given is None else given
-            fault = found if isinstance(found, Fault) else None
-            if given is not None:
-                fault = fault_of(column, encoding.most_missing(column))
-            if fault is not None:
-                faults.setdefault(fault.remedy, []).append(f"{self._call(i)} has {fault.words}")
-            elif not isinstance(found, Fault):
+            found: Kind | Fault
+            if i in wanted:
+                column = self._text(i)
+                found = fault_of(column, most_missing(options, column)) or wanted[i]
+            else:
+                found = kind_of(self.columns[i], options)
+            if isinstance(found, Fault):
+                faults.setdefault(found.remedy, []).append(f"{self._call(i)} has {found.words}")
+            else:
                 kinds.append(found)
         if faults:
             raise BadInput(". ".join(f"{_listed(w)}; {remedy}" for remedy, w in faults.items()))
-        if encoding.dates is not None and DATE not in kinds:
-            raise BadInput(f"--dates {encoding.dates}: no column has dates; leave it out")
+        if options.dates is not None and DATE not in kinds:
+            raise BadInput(f"--dates {options.dates}: no column has dates; leave it out")
         return tuple(kinds)
 
     def _named(self, option: str, names: Sequence[str], features: Sequence[int]) -> list[int]:
@@ -298,16 +445,16 @@ class InputTable:
         places = every if width == layout.n_features else layout.positions or every
         return self._matrix(places, layout)
 
-    def judged(self, layout: Layout, roles: Roles) -> TableData:
+    def judged(self, layout: Layout, options: Judging) -> TableData:
         """Rows as a model takes them, and the target and groups to judge it by."""
         names, n = self.names or (), len(self.columns)
-        goals = find_columns(names, n, "--target", roles.target or layout.targets)
+        goals = find_columns(names, n, "--target", options.target or layout.targets)
         if len(goals) != len(layout.targets):
             counts = f"{len(goals)} columns, and the model predicts {len(layout.targets)}"
             raise BadInput(f"--target names {counts}; name as many")
         groups = None
-        if roles.groups is not None:
-            groups = self._beside("groups", find_column(names, n, "--groups", roles.groups))
+        if options.groups is not None:
+            groups = self._beside("groups", find_column(names, n, "--groups", options.groups))
         first, *more = map(self._name, goals)
         named = replace(layout, target=first, more_targets=tuple(more))
         return TableData(self.rows(layout), self._target(goals), named, groups=groups)
@@ -386,11 +533,11 @@ def find_columns(names: Sequence[str], n: int, option: str, texts: Sequence[str]
 
 
 def assign_columns(
-    names: Sequence[str], n: int, roles: Roles
+    names: Sequence[str], n: int, options: ModelOptions
 ) -> tuple[tuple[int, ...], list[int], dict[str, int]]:
     """The positions of features and target among n columns, and of the others by their role."""
-    dropped = find_columns(names, n, "--drop", roles.drop)
-    named = {"groups": roles.groups, "weights": roles.weights, "id": roles.id}
+    dropped = find_columns(names, n, "--drop", options.drop)
+    named = {"groups": options.groups, "weights": options.weights, "id": options.id}
     beside = {
         role: find_column(names, n, f"--{role}", name)
         for role, name in named.items()
@@ -401,17 +548,21 @@ def assign_columns(
         raise BadInput("no columns are left; give fewer --drop")
     goals = left[-1:]
     last = max(i for i in range(n) if i not in dropped)
-    for role in (role for role, i in beside.items() if i == last and not roles.target):
+    for role in (role for role, i in beside.items() if i == last and not options.target):
         words = "is the last column, which is the target unless --target names another"
         raise BadInput(f"--{role} {named[role]!r} {words}; give --target")
-    if roles.target:
-        goals = find_columns(names, n, "--target", roles.target)
+    if options.target:
+        goals = find_columns(names, n, "--target", options.target)
     for role in (role for role, i in beside.items() if i in goals):
         raise BadInput(f"--{role} {named[role]!r} is the target; name another column")
     features = tuple(i for i in left if i not in goals)
     if not features:
         raise BadInput("there is a target but no feature; the file needs two columns or more")
     return features, goals, beside
+
+
+# Options that name columns of a table, or say what is in them.
+_OF_COLUMNS = ("target", "groups", "weights", "id", "drop", "one_hot", "ordinal", "dates")
 
 
 @dataclass(frozen=True)
@@ -425,25 +576,14 @@ class InputMatrix:
     y: Column | None
     index_base: int | None = None
 
-    def training(self, roles: Roles, encoding: Encoding) -> TableData:
+    def training(self, options: ModelOptions) -> TableData:
         """Features and target."""
-        given = {**vars(roles), **vars(encoding), "impute": None}
-        for option in (name.replace("_", "-") for name, value in given.items() if value):
-            raise BadInput(
-                f"--{option} does not apply: this kind of file has a fixed target and no other "
-                "columns; use a table (CSV, Parquet)"
-            )
-        if self.y is None:
-            raise BadInput("the file has no array 'y'; it needs X and y")
-        y = _check_complete(self.y, "the target, 'y',")
-        n, d = self.X.shape
-        if len(y) != n:
-            raise BadInput(f"X has {n} rows, but y has {len(y)}")
+        y, (n, d) = self._target(options), self.X.shape
         # Sparse rows that fit are faster and can be centred as a dense matrix.
         X = self.X.toarray() if is_sparse(self.X) and n * d <= _SMALL else self.X
-        _check_matrix(X, encoding.most_missing(y))
+        _check_matrix(X, most_missing(options, y))
         base = 1 if self.index_base is None else self.index_base
-        may_miss = encoding.impute is not None
+        may_miss = options.impute is not None
         return TableData(X, y, Layout(d, index_base=base, may_miss=may_miss))
 
     def rows(self, layout: Layout) -> Matrix:
@@ -455,9 +595,23 @@ class InputMatrix:
             raise BadInput(f"the data have {X.shape[1]} features, but {was}")
         return X
 
-    def judged(self, layout: Layout, roles: Roles) -> TableData:
+    def judged(self, layout: Layout, options: Judging) -> TableData:
         """Rows as a model takes them, and their target."""
-        return replace(self.training(roles, Encoding()), X=self.rows(layout), layout=layout)
+        return TableData(self.rows(layout), self._target(options), layout)
+
+    def _target(self, options: ModelOptions | Judging) -> Column:
+        """The target, which is there; no option may ask for columns, which are not."""
+        for name in (name for name in _OF_COLUMNS if getattr(options, name, None)):
+            raise BadInput(
+                f"--{name.replace('_', '-')} does not apply: this kind of file has a fixed target "
+                "and no other columns; use a table (CSV, Parquet)"
+            )
+        if self.y is None:
+            raise BadInput("the file has no array 'y'; it needs X and y")
+        y = _check_complete(self.y, "the target, 'y',")
+        if len(y) != self.X.shape[0]:
+            raise BadInput(f"X has {self.X.shape[0]} rows, but y has {len(y)}")
+        return y
 
     def ids(self, layout: Layout, name: str | None) -> None:
         """There are none."""

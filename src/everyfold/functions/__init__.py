@@ -1,1 +1,1 @@
-"""``cross_val_score`` and its kin: scikit-learn's functions without refits."""
+"""Functions with scikit-learn's names and signatures, without its refits."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from inspect import signature
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -170,14 +170,7 @@ def cross_val_predict(
 
         folds = DistributionFolds(estimator, X, y, groups, cv, params)
         return predict_with_std(folds)  # type: ignore[return-value]  # a pair, if asked for one
-    options = Options.of_method(
-        cv_method,
-        operator,
-        preprocessing=preprocessing,
-        error_score="raise",
-        n_jobs=n_jobs,
-        random_state=random_state,
-    )
+    options = options_of(locals(), method=cv_method, error_score="raise")
     labels_only = method == "predict"
     wants = RequestedOutputs(partition=True, labels_only=labels_only, selects_by=None, refits=True)
     X, y = as_rows(X, y)
@@ -264,17 +257,13 @@ def cross_val_score(
     if hyperparameters is not None:
         estimator = _with_shared_kernel(hyperparameters, estimator, X, y)
     if hasattr(scoring, "of_folds"):  # a score of distributions, which values alone do not have
-        return scores_of_distributions(scoring, estimator, X, y, groups, cv, params)
+        from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
+
+        folds = DistributionFolds(estimator, X, y, groups, cv, params)
+        return scoring.of_folds(folds)  # type: ignore[no-any-return]
     scoring, pools = read_pooled(scoring)
     scorer = check_scoring(estimator, scoring=scoring)
-    options = Options.of_method(
-        method,
-        operator,
-        preprocessing=preprocessing,
-        error_score=error_score,
-        n_jobs=n_jobs,
-        random_state=random_state,
-    )
+    options = options_of(locals())
     wants = RequestedOutputs(mean_scores=False, pools=pools, selects_by=None, refits=True)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
@@ -357,6 +346,14 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
         print(f"{sizes}: {outcome.method}, {certainty}")
     warn_if_inexact([outcome])
     return data, outcome
+
+
+def options_of(call: Params, **others: Any) -> Options:
+    """The options of a call, by the names of its arguments; ``others`` replace some of them."""
+    call = {**call, **others}
+    names = ("preprocessing", "error_score", "n_jobs", "random_state")
+    given = {name: call[name] for name in names}
+    return Options.of_method(call["method"], call["operator"], **given)
 
 
 def routed(caller: str, request: Request, groups: Targets, params: Params | None) -> Request:
@@ -501,14 +498,7 @@ def cross_validate(
     """
     scoring, pools = read_pooled(scoring)
     scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
-    options = Options.of_method(
-        method,
-        operator,
-        preprocessing=preprocessing,
-        error_score=error_score,
-        n_jobs=n_jobs,
-        random_state=random_state,
-    )
+    options = options_of(locals())
     wants = RequestedOutputs(
         return_train_score, mean_scores=False, pools=pools, selects_by=None, refits=True
     )
@@ -526,7 +516,11 @@ def cross_validate(
     if return_estimator:
         results["estimator"] = _fitted(request, data.tasks[0].folds)
     if return_indices:
-        results["indices"] = _indices(data)
+        own = list(data.tasks[0].folds)
+        results["indices"] = {
+            "train": tuple(fold.train for fold in own),
+            "test": tuple(fold.test for fold in own),
+        }
     return results | _scores(entries, with_train=return_train_score)
 
 
@@ -546,11 +540,6 @@ def _scores(entries: Sequence[Params], *, with_train: bool) -> dict[str, Array]:
     sides = ("test", "train") if with_train else ("test",)
     scores = {side: normalize_score_results(found[f"{side}_scores"]) for side in sides}
     return {f"{side}_{name}": scores[side][name] for name in scores["test"] for side in sides}
-
-
-def _indices(data: Data) -> dict[str, tuple[Index, ...]]:
-    folds = list(data.tasks[0].folds)
-    return {"train": tuple(f.train for f in folds), "test": tuple(f.test for f in folds)}
 
 
 def _fitted(request: Request, folds: Folds) -> list[Estimator]:
@@ -580,22 +569,6 @@ def _with_shared_kernel(
             f"hyperparameters={hyperparameters!r} is not known; use None or 'of the full fit'"
         )
     return with_shared_kernel(estimator, X, y)
-
-
-def scores_of_distributions(
-    scoring: Scorer,
-    estimator: Estimator,
-    X: Matrix,
-    y: Targets,
-    groups: ArrayLike | None,
-    cv: Splitter,
-    params: Params | None,
-) -> Array:
-    """The scores of all folds by a scorer of :mod:`everyfold.gaussian_process`."""
-    from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
-
-    found: Array = scoring.of_folds(DistributionFolds(estimator, X, y, groups, cv, params))
-    return found
 
 
 # -- Scores as a function of the number of training rows, or of a parameter ------------------------
@@ -679,14 +652,7 @@ def learning_curve(
     check_in_memory(X, "a curve")
     scorer = check_scoring(estimator, scoring=scoring)
     seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
-    options = Options.of_method(
-        method,
-        operator,
-        preprocessing=preprocessing,
-        error_score=error_score,
-        n_jobs=n_jobs,
-        random_state=seed,
-    )
+    options = options_of(locals(), random_state=seed)
     check_sped_up(Request(estimator, [{}], X, y, cv, scorer, options=options))
     if exploit_incremental_learning:
         raise ValueError(
@@ -772,14 +738,7 @@ def validation_curve(
     """
     check_in_memory(X, "a curve")
     scorer = check_scoring(estimator, scoring=scoring)
-    options = Options.of_method(
-        method,
-        operator,
-        preprocessing=preprocessing,
-        error_score=error_score,
-        n_jobs=n_jobs,
-        random_state=random_state,
-    )
+    options = options_of(locals())
     grid = [{param_name: value} for value in param_range]
     request = Request(estimator, grid, X, y, cv, scorer, options=options, wants=_WANTS)
     check_sped_up(request)

@@ -1,4 +1,8 @@
-"""Leaving a call to scikit-learn's function of the same name, where nothing speeds it up."""
+"""Leaving a call to scikit-learn's function of the same name, where nothing speeds it up.
+
+A function raises ``NotSpedUp``; ``falls_back`` catches it, warns once of each class of estimators,
+and calls scikit-learn with the arguments as they were given.
+"""
 
 from __future__ import annotations
 

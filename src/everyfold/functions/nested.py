@@ -1,4 +1,9 @@
-"""Nested cross-validation: the folds of all inner searches from shared work."""
+"""Nested cross-validation: the folds of all inner searches from shared work.
+
+A search that is scored on outer folds is one search for each of them. Here the inner folds of all
+of these are folds of one request, and the winner of each outer fold is scored afterwards. Where
+that would change a score, the call is left to scikit-learn's loop.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +39,10 @@ from everyfold.functions.fallback import NotSpedUp, check_plan
 from everyfold.operators import Structure
 
 Split = tuple[Index, Index]
+
+# How folds are evaluated whose scores are those of a search of their own.
+_EXACT: Params = {"order": "exact", "granularity": None, "n_confirm": 0}
+_EXACT["preprocessing"] = "per_fold"
 
 
 def is_search(estimator: Estimator) -> bool:
@@ -191,20 +200,15 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
 def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[int]:
     """The best candidate of every outer fold by its inner folds."""
     splits = [split for own in inner for split in own.splits]
-    options = replace(
-        asked.options,
-        order="exact",
-        granularity=None,
-        n_confirm=0,
-        preprocessing="per_fold",
-        fallback="refit",
-    )
+    options = replace(asked.options, **_EXACT, fallback="refit")
     wants = RequestedOutputs(mean_scores=False, pools=False, selects_by=None, refits=True)
     metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
     asked = replace(asked, cv=splits, options=options, wants=wants, metadata=metadata)
     data = read(asked)
     _check(request, "candidates are refitted" if data.foreign or data.refused else "")
-    _check(request, _reason_of_models(data))
+    # Other models of some rows are not those of a search of these rows.
+    are_plain = all(c.model.operator in ("auto", "dense") for c in data.candidates.values())
+    _check(request, "" if are_plain else "the operator may depend on the rows")
     bounds = np.cumsum([0, *(len(own.splits) for own in inner)])
     groups = [tuple(range(a, b)) for a, b in pairwise(bounds)]
     made = plan(data, asked)
@@ -254,12 +258,6 @@ def _parts(done: Iterable[Sequence[Outcome]], asked: Request, data: Data) -> Par
         parts = map(_Part, entries, outcome.is_exact.tolist())
         found.setdefault(outcome.number, {}).update(zip(folds, parts, strict=True))
     return found
-
-
-def _reason_of_models(data: Data) -> str:
-    """Why models of some rows are not those of a search of these rows."""
-    are_plain = all(c.model.operator in ("auto", "dense") for c in data.candidates.values())
-    return "" if are_plain else "the operator may depend on the rows"
 
 
 @dataclass(frozen=True)
@@ -313,14 +311,7 @@ def _on_outer_folds(
 
 def _for_winner(request: Request, asked: Request, winner: int, splits: Sequence[Split]) -> Request:
     estimator = clone(asked.estimator).set_params(**clone(asked.candidates[winner], safe=False))
-    options = replace(
-        asked.options,
-        order="exact",
-        granularity=None,
-        n_confirm=0,
-        preprocessing="per_fold",
-        error_score=request.options.error_score,
-    )
+    options = replace(asked.options, **_EXACT, error_score=request.options.error_score)
     wants = replace(request.wants, pools=False)
     scorer = _outer_scorer(request, asked, estimator)
     fit = Metadata(asked.metadata.fit)

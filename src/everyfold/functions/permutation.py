@@ -1,4 +1,8 @@
-"""Is a score better than chance? Permutation tests without refits."""
+"""Is a score better than chance? Permutation tests without refits.
+
+Permuted targets are further columns of the same problem for squared loss, and share kernel matrices
+for other losses. Rows, whole groups or signs are exchanged.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +40,25 @@ from everyfold._typing import (
 from everyfold.adapters.pipelines import split_steps
 from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.records import Outcome, Task
-from everyfold.engine.request import MethodChoice, Options, Request, RequestedOutputs
+from everyfold.engine.request import MethodChoice, Request, RequestedOutputs
 from everyfold.engine.results import warn_if_inexact
 from everyfold.engine.scoring.metrics import own_score
-from everyfold.functions.cross_val import cross_val_predict, cross_val_score, route, takes_groups
+from everyfold.functions.cross_val import (
+    cross_val_predict,
+    cross_val_score,
+    options_of,
+    route,
+    takes_groups,
+)
 from everyfold.functions.fallback import NotSpedUp, check_sped_up, falls_back, planned
 from everyfold.io.base import check_in_memory
 from everyfold.operators.base import OperatorChoice
 
 # What is exchanged: rows, within groups if there are any; whole groups; or only signs change.
 Exchange = Literal["within", "whole", "signs"]
+
+# Arguments that the cross-validation of each target gets.
+_OF_EACH = ("groups", "cv", "n_jobs", "params", "method", "operator", "preprocessing")
 
 # A score, the scores of permutations, and p-values; arrays of several times or scorers.
 Tested = tuple[float | Array, Array, float | Array]
@@ -137,10 +150,9 @@ def permutation_test_score(
     check_in_memory(X, "a permutation test")
     if exchange not in ("within", "whole", "signs"):
         raise ValueError(f"exchange={exchange!r} is not known; use 'within', 'whole' or 'signs'")
+    call = locals()
     given: Params = {
-        **{"groups": groups, "cv": cv, "n_permutations": n_permutations, "n_jobs": n_jobs},
-        **{"verbose": verbose, "params": params, "method": method, "operator": operator},
-        **{"preprocessing": preprocessing, "exchange": exchange},
+        name: call[name] for name in (*_OF_EACH, "n_permutations", "verbose", "exchange")
     }
     if np.ndim(X) == 3 or isinstance(scoring, list | tuple):
         given["random_state"] = random_state
@@ -149,14 +161,7 @@ def permutation_test_score(
         return _several(estimator, X, y, scoring, given, max_statistic=max_statistic)
     scorer = check_scoring(estimator, scoring=scoring)
     seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
-    options = Options.of_method(
-        method,
-        operator,
-        preprocessing=preprocessing,
-        error_score="raise",
-        n_jobs=n_jobs,
-        random_state=seed,
-    )
+    options = options_of(locals(), error_score="raise", random_state=seed)
     labels = groups
     if exchange != "within" and not takes_groups(cv):  # others ignore them with a warning
         given["groups"] = labels = None
@@ -203,14 +208,12 @@ def _several(
 ) -> Tested:
     """One test for each time and scorer, on the same permutations."""
     has_times, has_scorers = np.ndim(X) == 3, isinstance(scoring, list | tuple)
-    parts = np.moveaxis(np.asarray(X), 2, 0) if has_times else [X]
+    parts = np.ascontiguousarray(np.moveaxis(np.asarray(X), 2, 0)) if has_times else [X]
     scorers = list(scoring) if has_scorers else [scoring]
     if not len(parts) or not scorers:
         raise ValueError("X has no times, or scoring no scorers; pass at least one of each")
     tests = [
-        permutation_test_score(estimator, np.ascontiguousarray(part), y, scoring=own, **given)
-        if has_times
-        else permutation_test_score(estimator, part, y, scoring=own, **given)
+        permutation_test_score(estimator, part, y, scoring=own, **given)
         for part, own in product(parts, scorers)
     ]
     shape = (len(parts),) * has_times + (len(scorers),) * has_scorers
@@ -326,8 +329,7 @@ def _by_loop(
     given: Params,
 ) -> Array:
     """The mean score of each target by itself."""
-    names = ("groups", "cv", "n_jobs", "params", "method", "operator", "preprocessing")
-    options = {name: given[name] for name in names}
+    options = {name: given[name] for name in _OF_EACH}
     return np.array(
         [np.mean(cross_val_score(estimator, X, y, scoring=scorer, **options)) for y in targets]
     )

@@ -34,6 +34,8 @@ from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
 from everyfold.operators.base import SupportsGradient, SupportsResponse, require
 from everyfold.solvers import Problem
 
+# -- The held-out error and its gradient -----------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class ErrorSlopes:
@@ -150,7 +152,8 @@ class HeldOutError:
         both = response.residual_matmat(columns.reshape(folds.n, -1))
         left, right = np.hsplit(both, 2)
         right = (right - np.tile(reduced, len(folds))) * (response.scale / ridge)
-        errors = _fold_sums(share * (e / s[rows]) ** 2, folds) * len(folds)
+        squares = (share * (e / s[rows]) ** 2).sum(axis=1)
+        errors = np.add.reduceat(squares, np.cumsum(folds.sizes) - folds.sizes) * len(folds)
         log_gamma = operator.slopes(s * left, s * right)
         log_ridge = ridge * float(np.vdot(left, right))
         return ErrorSlopes(float(errors.mean()), log_gamma, log_ridge, errors)
@@ -176,11 +179,7 @@ def _all_active(problem: Problem, folds: Folds) -> tuple[Problem, Folds]:
     return replace(problem, sample_weight=weights, classes=None), folds
 
 
-def _fold_sums(squares: Array, folds: Folds) -> Array:
-    """Sums over the held-out rows and targets of each fold."""
-    starts = np.cumsum(folds.sizes) - folds.sizes
-    return np.add.reduceat(squares.sum(axis=1), starts)
-
+# -- The way down ----------------------------------------------------------------------------------
 
 # How far the logarithms of a gamma and of the ridge may go from where they start. A gamma may
 # shrink further than it may grow: a feature that is only noise should be switched off.

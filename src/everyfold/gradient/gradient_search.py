@@ -1,7 +1,10 @@
 """``FastGradientSearchCV``: one gamma per feature, by descent on the exact cross-validation error.
 
 The class reads its parameters and data, and runs the descents of ``outer_folds``; an outer
-cross-validation chooses how strongly the gammas are pulled together.
+cross-validation chooses how strongly the gammas are pulled together. The kernel of a Gaussian
+process is tuned by the scores of its held-out distributions: where scikit-learn maximises the
+likelihood of all rows, L-BFGS-B climbs the mean score of the rows that each fold leaves out, within
+the bounds of the kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
@@ -27,6 +33,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold._typing import (
     AnyArray,
+    Array,
     Estimator,
     Matrix,
     Params,
@@ -35,6 +42,7 @@ from everyfold._typing import (
     Splitter,
     Targets,
 )
+from everyfold.adapters.process_kernels import read_process
 from everyfold.engine.checkpoint import Checkpoint, check_folds_repeat, fingerprint_of, opened_file
 from everyfold.engine.code_digests import CheckpointError
 from everyfold.engine.execution.executor import local_threads
@@ -42,8 +50,8 @@ from everyfold.engine.planning.costs import COSTS, Cost, CostModel, Workload, fe
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.squared_loss import METHODS
 from everyfold.engine.renamed_parameters import RenamedParameters
-from everyfold.estimators.model import Model, read_ridge, read_weights
-from everyfold.gaussian_process.held_out_gradient import SCORES
+from everyfold.estimators.model import Model, original, read_ridge, read_weights
+from everyfold.gaussian_process.held_out_gaussians import SCORES, HeldOutScore
 from everyfold.gradient.descent import Descent, Point
 from everyfold.gradient.outer_folds import (
     MOST_OUTER_FOLDS,
@@ -57,22 +65,155 @@ from everyfold.gradient.outer_folds import (
     shares_of,
     summary_of,
 )
-from everyfold.gradient.process_search import (
-    MOST_STEPS,
-    climb_process,
-    is_process,
-    summary_of_climbs,
-    winner_of,
-)
 from everyfold.io import Folds
 from everyfold.io.base import check_in_memory
+from everyfold.judge.verdicts import ResultView
 from everyfold.kernels import gamma_of_features, resolve_gamma
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_workers
 from everyfold.operators import Nystrom
 from everyfold.plotting import FeatureWeightsDisplay
 from everyfold.plotting.score_table import Axes
-from everyfold.search.reporting import ResultView
+
+# A climb ends where a step gains less than this share of the score: differences that small are far
+# within the standard error of a mean over folds.
+TOLERANCE = 1e-6
+
+# Iterations by default, which only end climbs that hardly gain: 12 hyper-parameters of the bundled
+# diabetes data took 33 steps.
+MOST_STEPS = 100
+
+# What stands for the score, in place of NaN, where a kernel matrix is not definite.
+_HOPELESS = -1e10
+
+
+# -- Gaussian processes: climbs of the score of held-out distributions -----------------------------
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """Where a climb has ended.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    score : float
+        The mean held-out score, more is better; -inf if no kernel matrix was definite.
+    start : Kernel
+    start_score : float
+    steps : int
+        Iterations.
+    evaluations : int
+        Scores with their gradients.
+    """
+
+    kernel: Kernel
+    score: float
+    start: Kernel
+    start_score: float
+    steps: int
+    evaluations: int
+
+
+def is_process(estimator: Estimator) -> bool:
+    """Whether an estimator is scikit-learn's GaussianProcessRegressor."""
+    return original(type(estimator)) is original(GaussianProcessRegressor)
+
+
+def climb_process(
+    estimator: Estimator, X: Matrix, Y: Array, folds: Folds, name: str, max_iter: int
+) -> list[Climbed]:
+    """Climbs from the kernel of the estimator, and from as many random ones as it asks for.
+
+    Random kernels are drawn within the bounds as scikit-learn draws them: ``n_restarts_optimizer``
+    of them, by the estimator's ``random_state``.
+    """
+    process = read_process(clone(estimator).set_params(optimizer=None))
+    kernel, score = process.kernel, HeldOutScore(process, X, Y, folds, name)
+    if kernel.n_dims == 0:
+        raise ValueError(
+            f"kernel={kernel} has no hyper-parameters to tune: all of their bounds are 'fixed'; "
+            "give one of them bounds"
+        )
+    starts = [kernel.theta]
+    if estimator.n_restarts_optimizer:
+        if not np.isfinite(kernel.bounds).all():
+            raise ValueError(
+                f"n_restarts_optimizer={estimator.n_restarts_optimizer} draws kernels within their "
+                "bounds, which have to be finite"
+            )
+        random = check_random_state(estimator.random_state)
+        low, high = kernel.bounds.T
+        starts += [random.uniform(low, high) for _ in range(estimator.n_restarts_optimizer)]
+    return [_climb(score, theta, max_iter) for theta in starts]
+
+
+def _climb(score: HeldOutScore, start: Array, max_iter: int) -> Climbed:
+    """The nearest optimum."""
+    known: list[float] = []
+    # Errors are relative to that of the start, and densities are beside it, so that where a climb
+    # ends does not depend on the unit of y: L-BFGS compares what it gains with the value itself.
+    level, unit = 0.0, 1.0
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        try:
+            value, gradient = score(theta)
+        except ArithmeticError:  # not positive definite to working precision
+            value, gradient = np.nan, np.zeros_like(theta)
+        nonlocal level, unit
+        if not known and np.isfinite(value):
+            if score.name == "log_density":
+                level = value
+            elif value < 0.0:
+                unit = -value
+        known.append(value if np.isfinite(value) else -np.inf)
+        if not np.isfinite(value) or not np.isfinite(gradient).all():
+            return -_HOPELESS, np.zeros_like(theta)
+        return (level - value) / unit, -gradient / unit
+
+    kernel = score.process.kernel
+    found = minimize(
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=kernel.bounds,
+        options={"maxiter": max_iter, "ftol": TOLERANCE},
+    )
+    best = level - float(found.fun) * unit if -found.fun > _HOPELESS else -np.inf
+    return Climbed(
+        kernel.clone_with_theta(found.x),
+        best,
+        kernel.clone_with_theta(start),
+        known[0],
+        int(found.nit),
+        len(known),
+    )
+
+
+def winner_of(found: list[Climbed]) -> int:
+    """The number of the best climb; an error if no kernel matrix was definite."""
+    best = int(np.argmax([climbed.score for climbed in found]))
+    if not np.isfinite(found[best].score):
+        raise ValueError(
+            "the kernel matrix is not positive definite at the start, so that nothing can be "
+            "tuned; use a larger alpha, a WhiteKernel, or another kernel to begin from"
+        )
+    return best
+
+
+def summary_of_climbs(found: list[Climbed], name: str) -> str:
+    """All climbs in words, a line each."""
+    best = winner_of(found)
+    lines = [
+        f"{c.start_score:.4g} -> {c.score:.4g} in {c.steps} steps: {c.kernel}"
+        f"{'  <- chosen' if k == best else ''}"
+        for k, c in enumerate(found)
+    ]
+    return "\n".join([f"held-out {name.replace('_', ' ')}, mean over the folds", *lines])
+
+
+# -- What descents cost ----------------------------------------------------------------------------
 
 # Gradients of a descent that an estimate assumes: descents end after 3 or more, and after the most
 # that are allowed at the latest. It only changes the printed estimate.
@@ -140,6 +281,8 @@ class Descents:
             notes=(*plan.notes, words) if self.strengths else plan.notes,
         )
 
+
+# -- The search ------------------------------------------------------------------------------------
 
 # Strengths that "auto" tries, besides staying at the start; from strong to weak. Each costs another
 # descent on every outer fold.
@@ -340,7 +483,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
             starts, made = self._starts(walks, outers)
             choice = OuterChoice.of(self._walk(walks, outers, starts[1:], journal))
-            points = walks.finish(starts[0], choice.walks, choice.best, self._max_iter, journal)
+            points = walks.finish(starts[0], choice.walks, choice.best, journal)
         self._keep(walks, points, choice)
         if walks.scaled.model.is_classifier:
             self.classes_ = np.unique(walks.y)
@@ -458,7 +601,8 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         scaled = replace(scaled, model=model)
         grid = grid_of(self.start, self.parameters, scaled, X)
         given = None if sample_weight is None else weights
-        return OuterDescents(scaled, descent, y, given, self.scoring, grid), outers
+        how = self._max_iter, self.n_jobs
+        return OuterDescents(scaled, descent, y, given, self.scoring, grid, *how), outers
 
     @property
     def _shrinkages(self) -> tuple[float, ...]:
@@ -530,8 +674,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         """
         begin, found = time.perf_counter(), [Walked([start]) for start in starts]
         for some in [self._shrinkages[k : k + 1] for k in range(len(self._shrinkages))] or [()]:
-            rest = (some, self._max_iter, self.n_jobs, journal)
-            for k, walked in walks.run(outers, tuple(found), *rest):
+            for k, walked in walks.run(outers, tuple(found), some, journal):
                 found[k] = walked
                 if self.verbose:
                     words = f"{walked.points[-1].steps} steps, {time.perf_counter() - begin:.1f} s"

@@ -38,6 +38,8 @@ from everyfold.losses import Squared
 from everyfold.operators import Dense, Nystrom
 from everyfold.search.grid import FastGridSearchCV
 
+# -- Estimators with the gammas that a descent has found -------------------------------------------
+
 # The Cs that an SVM with new scales chooses from; of SVR, relative to the deviation of y. A wide
 # range is cheap: all Cs of a fold are one path.
 PENALTIES = np.logspace(-1.0, 3.0, 9)
@@ -157,14 +159,9 @@ def grid_search(
     estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer
 ) -> FastGridSearchCV:
     """A grid search on given splits, without a refit of the winner."""
+    how = MethodOptions(n_confirm=0, keeps=None)
     return FastGridSearchCV(
-        estimator,
-        grid,
-        cv=splits,
-        scoring=scoring,
-        refit=False,
-        error_score="raise",
-        method=MethodOptions(n_confirm=0, keeps=None),
+        estimator, grid, cv=splits, scoring=scoring, refit=False, error_score="raise", method=how
     )
 
 
@@ -272,6 +269,8 @@ def _is_plain(operator: Nystrom) -> bool:
     is_usual = operator.replaces == "kernel" and operator.predicts_with == "features"
     return is_usual and not operator.per_fold and operator.rank is None
 
+
+# -- Descents without each outer fold --------------------------------------------------------------
 
 # With more folds than MOST_OUTER_FOLDS, OUTER_FOLDS sets of them are left out by the outer
 # cross-validation: each set costs descents of its own.
@@ -397,6 +396,8 @@ class OuterDescents:
     weights: Array | None
     scoring: Scorer
     grid: Params
+    max_iter: int
+    n_jobs: int | None
 
     @property
     def rows(self) -> FitRows:
@@ -481,8 +482,6 @@ class OuterDescents:
         outers: Sequence[Outer],
         walked: Sequence[Walked],
         shrinkages: Sequence[float],
-        max_iter: int,
-        n_jobs: int | None,
         journal: Checkpoint | None,
     ) -> Iterator[tuple[int, Walked]]:
         """All walks by number with further points, as they get done; a journal's come first."""
@@ -497,8 +496,10 @@ class OuterDescents:
                 yield k, walked[k] + known
         if not left:
             return
-        work = partial(self._walk_numbered, outers, walked, shrinkages, max_iter)
-        for k, more in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
+        work = partial(self._walk_numbered, outers, walked, shrinkages)
+        for k, more in map_unordered(
+            work, left, self.n_jobs, self.descent.folds.n, pieces=len(left)
+        ):
             if journal is not None:
                 journal.append_record(names[k], [more.record()])
             yield k, walked[k] + more
@@ -508,16 +509,13 @@ class OuterDescents:
         outers: Sequence[Outer],
         walked: Sequence[Walked],
         shrinkages: Sequence[float],
-        max_iter: int,
         k: int,
     ) -> Walked:
         """One of the walks, in whatever process."""
         keep_pages()
-        return self.walk(outers[k], walked[k], shrinkages, max_iter)
+        return self.walk(outers[k], walked[k], shrinkages)
 
-    def walk(
-        self, outer: Outer, before: Walked, shrinkages: Sequence[float], max_iter: int
-    ) -> Walked:
+    def walk(self, outer: Outer, before: Walked, shrinkages: Sequence[float]) -> Walked:
         """The next points on the rows that are not left out, scored by those that are.
 
         Each descent begins where the one before ended.
@@ -526,7 +524,7 @@ class OuterDescents:
         descent = own.descent.anchored(before.points[0])
         points = [descent.known(before.points[0]), *before.points[1:]]
         for shrinkage in shrinkages:
-            points.append(descent.walk(points[0], points[-1], shrinkage, max_iter))
+            points.append(descent.walk(points[0], points[-1], shrinkage, self.max_iter))
         points = points[len(before.scores) :]
         fitted = [own._fitted(point) for point in points]
         scores = [self._score(estimator, outer) for estimator in fitted]
@@ -539,7 +537,6 @@ class OuterDescents:
         start: Point,
         found: Sequence[Walked],
         best: int,
-        max_iter: int,
         journal: Checkpoint | None,
     ) -> list[Point]:
         """The points of all rows: amid those of the outer folds, and from there on for the best."""
@@ -555,7 +552,7 @@ class OuterDescents:
         points = [descent.known(point) for point in (start, *map(Point.amid, optima))]
         if best:
             strength = points[best].shrinkage
-            points[best] = descent.walk(points[0], points[best], strength, max_iter)
+            points[best] = descent.walk(points[0], points[best], strength, self.max_iter)
         if journal is not None:
             journal.append_record("all rows", [Walked(points).record()])
         return points

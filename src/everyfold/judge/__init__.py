@@ -1,10 +1,15 @@
 """How far a score can be trusted: judgements of any fitted search, model or set of folds."""
 
-from everyfold.judge.differences import Comparison, compare, significantly_worse
+from everyfold.judge.differences import (
+    Comparison,
+    ScoreInterval,
+    compare,
+    score_interval,
+    significantly_worse,
+)
 from everyfold.judge.findings import report
-from everyfold.judge.fitted import fold_results, fold_scores
+from everyfold.judge.fitted import TunedThreshold, fold_results, fold_scores, tune_threshold
 from everyfold.judge.honest import HonestScore, honest_score
-from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import equal_rows
 from everyfold.judge.row_influence import Influence, influence
 from everyfold.judge.splitters import (
@@ -13,7 +18,6 @@ from everyfold.judge.splitters import (
     PurgedTimeSeriesSplit,
     RebalancedLeaveOneOut,
 )
-from everyfold.judge.threshold import TunedThreshold, tune_threshold
 from everyfold.judge.verdicts import Verdict, VerdictLine, verdict
 
 __all__ = [

@@ -24,7 +24,7 @@ from everyfold.engine.request import MethodOptions
 from everyfold.engine.results import is_rule
 from everyfold.io.disk import writing
 from everyfold.judge.differences import worse_candidates
-from everyfold.judge.fitted import check_table, is_ours
+from everyfold.judge.fitted import check_table, is_ours, ratio_of
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.row_influence import Influence, quick_influence
 from everyfold.judge.verdicts import verdict
@@ -112,7 +112,7 @@ def findings_of(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
         honest=(held or _or_words(partial(_honest, search))) if honest is None else honest,
-        is_worse=_or_words(partial(worse_candidates, search)),
+        is_worse=_or_words(lambda: worse_candidates(search, 0.95, ratio_of(search)[0])),
         held=held,
         remarks=search._said if is_ours(search) else (),
         influence=held or _or_words(partial(_influence, search)),

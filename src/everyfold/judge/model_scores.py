@@ -9,7 +9,7 @@ contributes to both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Literal
@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, check_cv
 
+from everyfold._progress import warn
 from everyfold._sklearn_private import num_samples
 from everyfold._typing import (
     AnyArray,
@@ -92,12 +93,17 @@ class Judged:
         Whether all responses equal those of refits.
     rows : array of shape (n,) or None
         What each row contributes, where a method uses rows.
+    method : str
+    remarks : tuple of str
+        What makes the interval doubtful.
     """
 
     bounds: Bounds
     words: str
     is_exact: bool
     rows: Array | None = None
+    method: RowMethod = "corrected-t"
+    remarks: tuple[str, ...] = ()
 
 
 class ModelScores:
@@ -564,7 +570,19 @@ def _halves(n: int, units: Index | None, codes: AnyArray | None, seed: int) -> t
     return np.sort(order[0::2]), np.sort(order[1::2])
 
 
-def remarks_on(scores: ModelScores, found: Judged) -> tuple[str, ...]:
+def judge_scores(scores: ModelScores, method: Literal["auto"] | RowMethod, level: float) -> Judged:
+    """The interval by a method, or by the one that suits; what makes it doubtful is warned of."""
+    why = "as asked for"
+    if method == "auto":
+        method, why = choose(scores)
+    found = scores.judge(method, level)
+    remarks = _remarks_on(scores, found)
+    for words in remarks:
+        warn(words)
+    return replace(found, method=method, words=f"{why}: {found.words}", remarks=remarks)
+
+
+def _remarks_on(scores: ModelScores, found: Judged) -> tuple[str, ...]:
     """What makes an interval doubtful, in sentences."""
     said = [] if found.rows is None else [heavy_words(found.rows)]
     if scores.divides_groups:

@@ -1,4 +1,4 @@
-"""What models of folds say of their test rows: by the engine, or by refits.
+"""The answers of the models of all folds for their test rows: by the engine, or by refits.
 
 Unlike ``cross_val_predict`` this takes any splits: repeated ones, those of nested
 cross-validation, pairs of rows.

@@ -53,7 +53,7 @@ from everyfold.estimators.targets import Target
 from everyfold.folds import EqualSets, Folds, joined, lengths
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score
 from everyfold.judge.fitted import given_params, groups_of, is_ours
-from everyfold.judge.splitters import HeldOutSets
+from everyfold.judge.splitters import HeldOutSets, TestedAndHeld
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory
 from everyfold.linalg.symmetric import is_trusted
@@ -350,6 +350,11 @@ class _Asked:
             self.estimator, [{}], self.X, self.y, cv, self.scorer, metadata, options, wants
         )
 
+    def scores(self, X: Matrix, cv: Splitter) -> Array:
+        """The scores of these folds on these columns."""
+        how = {"scoring": self.scorer, "params": self.params, "n_jobs": self.n_jobs}
+        return cross_val_score(self.estimator, X, self.y, cv=cv, **how)
+
 
 def _width(X: Matrix) -> int:
     shape = getattr(X, "shape", None)
@@ -442,7 +447,7 @@ def _on_new_rows(
     changes = np.where(missing[:, None, None], np.nan, values[:-1] - values[-1])
     scores = np.full(len(values), np.nan)
     if asked.y_eval is not None:
-        both = _both(asked.y, asked.y_eval)
+        both = np.concatenate([np.asarray(asked.y), np.asarray(asked.y_eval)])
         whole = model.reading.read(both)
         unknown: list[Label] = []
         if whole.classes is not None and target.classes is not None:
@@ -559,10 +564,6 @@ def _read_new(X: Matrix, data: Data) -> Matrix:
     return rows
 
 
-def _both(y: Targets, y_eval: Targets) -> AnyArray:
-    return np.concatenate([np.asarray(y), np.asarray(y_eval)])
-
-
 # -- anything else: fitted again without each row that matters -------------------------------------
 
 
@@ -576,9 +577,7 @@ class _GivenSets(HeldOutSets):
         """See base class."""
         return len(self.tests)
 
-    def held_out_sets(
-        self, X: Matrix, y: Targets = None
-    ) -> tuple[Sequence[Index], Sequence[Index]]:
+    def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """See base class."""
         return self.tests, self.helds
 
@@ -638,15 +637,7 @@ def _scores_of(
 ) -> Array:
     """The scores of some of the folds that test and leave out these rows."""
     chosen = list(some)
-    return cross_val_score(
-        asked.estimator,
-        asked.X,
-        asked.y,
-        cv=_GivenSets([tests[i] for i in chosen], [helds[i] for i in chosen]),
-        scoring=asked.scorer,
-        params=asked.params,
-        n_jobs=asked.n_jobs,
-    )
+    return asked.scores(asked.X, _GivenSets([tests[i] for i in chosen], [helds[i] for i in chosen]))
 
 
 def _may_matter(asked: _Asked, train: Index) -> Array:
@@ -758,16 +749,7 @@ def _without(asked: _Asked, columns: Index, splits: Sequence[tuple[Index, Index 
         model = fit_to(clone(asked.estimator), request, np.arange(asked.n))
         X_eval = safe_indexing(asked.X_eval, kept, axis=1)
         return float(asked.scorer(model, X_eval, asked.y_eval))
-    found = cross_val_score(
-        asked.estimator,
-        X,
-        asked.y,
-        cv=splits,
-        scoring=asked.scorer,
-        params=asked.params,
-        n_jobs=asked.n_jobs,
-    )
-    return float(found.mean())
+    return float(asked.scores(X, splits).mean())
 
 
 def _permuted(

@@ -23,9 +23,6 @@ from everyfold.engine.scoring.pooled_scorer import read_pooled
 # Contributions of rows with these targets and responses.
 Rows = Callable[[AnyArray, AnyArray], Array]
 
-# Their jackknife is wrong however many rows there are: they depend on one row or two.
-_NOT_SMOOTH = (metrics.max_error, metrics.median_absolute_error)
-
 
 @dataclass(frozen=True)
 class RowMetric:
@@ -51,6 +48,11 @@ class RowMetric:
     asks: tuple[str, ...] = ("predict",)
 
     @property
+    def _known(self) -> KnownMetric:
+        """What is known of the function."""
+        return _KNOWN.get(self.function, KnownMetric())
+
+    @property
     def positive(self) -> Label | None:
         """The label whose values the function gets, if it is named."""
         found: Label | None = self.params.get("pos_label")
@@ -60,23 +62,22 @@ class RowMetric:
     def is_mean(self) -> bool:
         """Whether it is the mean over rows of what depends on no other row."""
         is_shaped = set(self.params) & {"multioutput", "normalize", "sample_weight"}
-        return self.function in _MEANS and not is_shaped
+        return self._known.is_mean and not is_shaped
 
     @property
     def is_smooth(self) -> bool:
         """Whether rows contribute so little each that their contributions give the variance."""
-        return self.function not in _NOT_SMOOTH
+        return self._known.is_smooth
 
     @property
     def values(self) -> tuple[float, float] | None:
         """The two contributions that a row can make, if there are only two."""
-        of_hits = {metrics.accuracy_score: (0.0, 1.0), metrics.zero_one_loss: (-1.0, 0.0)}
-        return of_hits.get(self.function)
+        return self._known.values
 
     @property
     def ends(self) -> tuple[float, float]:
         """The smallest and the largest score that there may be."""
-        low, high = _ENDS.get(self.function, (-np.inf, np.inf))
+        low, high = self._known.ends
         if self.params.get("adjusted"):  # balanced accuracy, with 0 for guesses
             low = -np.inf
         return (low, high) if self.sign > 0.0 else (-high, -low)
@@ -90,7 +91,7 @@ class RowMetric:
 
         None if the score is neither a mean over rows nor known to be nearly one.
         """
-        make = _OF_ROWS.get(self.function)
+        make = self._known.of_rows
         of_rows = None if make is None else make(self, y, responses)
         return None if of_rows is None else lambda y, r: self.sign * of_rows(y, r)
 
@@ -284,60 +285,45 @@ def _shares_below(values: Array, others: Array) -> Array:
     return np.asarray((below + up_to) / (2.0 * len(others)))
 
 
-_MEANS = frozenset(
-    {
-        metrics.accuracy_score,
-        metrics.zero_one_loss,
-        metrics.mean_squared_error,
-        metrics.mean_absolute_error,
-        metrics.mean_absolute_percentage_error,
-        metrics.mean_squared_log_error,
-        metrics.mean_pinball_loss,
-    }
-)
+# Scores between 0 and 1, and errors.
+_SHARE, _ERROR = (0.0, 1.0), (0.0, np.inf)
 
-_SHARES = (
-    metrics.accuracy_score,
-    metrics.average_precision_score,
-    metrics.balanced_accuracy_score,
-    metrics.brier_score_loss,
-    metrics.f1_score,
-    metrics.jaccard_score,
-    metrics.precision_score,
-    metrics.recall_score,
-    metrics.roc_auc_score,
-    metrics.zero_one_loss,
-)
-_ERRORS = (
-    metrics.log_loss,
-    metrics.max_error,
-    metrics.mean_absolute_error,
-    metrics.mean_absolute_percentage_error,
-    metrics.mean_pinball_loss,
-    metrics.mean_squared_error,
-    metrics.mean_squared_log_error,
-    metrics.median_absolute_error,
-    metrics.root_mean_squared_error,
-)
-_ENDS: dict[Callable[..., object], tuple[float, float]] = {
-    **dict.fromkeys(_SHARES, (0.0, 1.0)),
-    **dict.fromkeys(_ERRORS, (0.0, np.inf)),
-    **dict.fromkeys((metrics.r2_score, metrics.explained_variance_score), (-np.inf, 1.0)),
-    **dict.fromkeys((metrics.matthews_corrcoef, metrics.cohen_kappa_score), (-1.0, 1.0)),
-}
 
-_OF_ROWS: dict[Callable[..., object], _Maker] = {
-    metrics.accuracy_score: _hits,
-    metrics.zero_one_loss: _misses,
-    metrics.log_loss: _log_loss,
-    metrics.brier_score_loss: _brier,
-    metrics.mean_squared_error: _of_numbers,
-    metrics.mean_absolute_error: _of_numbers,
-    metrics.mean_absolute_percentage_error: _of_numbers,
-    metrics.mean_squared_log_error: _of_numbers,
-    metrics.mean_pinball_loss: _of_numbers,
-    metrics.r2_score: _r2,
-    metrics.root_mean_squared_error: _root_of_squares,
-    metrics.balanced_accuracy_score: _balanced_accuracy,
-    metrics.roc_auc_score: _area,
+@dataclass(frozen=True)
+class KnownMetric:
+    """What is known of a metric: the ends of its values, and what rows contribute to it.
+
+    The jackknife of a metric that is not ``is_smooth`` is wrong however many rows there are: it
+    depends on one row or two. ``is_mean`` says that no row's contribution depends on others,
+    ``values`` are the two contributions of a row if there are only two.
+    """
+
+    ends: tuple[float, float] = (-np.inf, np.inf)
+    of_rows: _Maker | None = None
+    is_mean: bool = False
+    is_smooth: bool = True
+    values: tuple[float, float] | None = None
+
+
+_KNOWN: dict[Callable[..., object], KnownMetric] = {
+    metrics.accuracy_score: KnownMetric(_SHARE, _hits, is_mean=True, values=(0.0, 1.0)),
+    metrics.zero_one_loss: KnownMetric(_SHARE, _misses, is_mean=True, values=(-1.0, 0.0)),
+    metrics.balanced_accuracy_score: KnownMetric(_SHARE, _balanced_accuracy),
+    metrics.brier_score_loss: KnownMetric(_SHARE, _brier),
+    metrics.roc_auc_score: KnownMetric(_SHARE, _area),
+    metrics.log_loss: KnownMetric(_ERROR, _log_loss),
+    metrics.root_mean_squared_error: KnownMetric(_ERROR, _root_of_squares),
+    metrics.r2_score: KnownMetric((-np.inf, 1.0), _r2),
+    metrics.explained_variance_score: KnownMetric((-np.inf, 1.0)),
 }
+for _name in ("average_precision", "f1", "jaccard", "precision", "recall"):
+    _KNOWN[getattr(metrics, f"{_name}_score")] = KnownMetric(_SHARE)
+for _name in ("squared_error", "absolute_error", "absolute_percentage_error", "squared_log_error"):
+    _KNOWN[getattr(metrics, f"mean_{_name}")] = KnownMetric(_ERROR, _of_numbers, is_mean=True)
+_KNOWN[metrics.mean_pinball_loss] = KnownMetric(_ERROR, _of_numbers, is_mean=True)
+_KNOWN |= dict.fromkeys(
+    (metrics.max_error, metrics.median_absolute_error), KnownMetric(_ERROR, is_smooth=False)
+)
+_KNOWN |= dict.fromkeys(
+    (metrics.matthews_corrcoef, metrics.cohen_kappa_score), KnownMetric((-1.0, 1.0))
+)

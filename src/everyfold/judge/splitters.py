@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,14 +26,15 @@ from everyfold._sklearn_private import num_samples
 from everyfold._typing import AnyArray, Array, Index, Matrix, RandomState, Targets
 from everyfold.folds import EqualSets
 
+# The rows that each split tests, and those that it leaves out of training.
+TestedAndHeld: TypeAlias = tuple[Sequence[Index], Sequence[Index]]
+
 
 class HeldOutSets(BaseCrossValidator):  # type: ignore[misc]
     """A splitter that says which rows are tested, and which more are left out of training."""
 
     @abstractmethod
-    def held_out_sets(
-        self, X: Matrix, y: Targets = None
-    ) -> tuple[Sequence[Index], Sequence[Index]]:
+    def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """The rows that each split tests, and those that it leaves out of training.
 
         Both at once are all that this library needs of n² splits, whose training sets would be n³
@@ -147,9 +149,7 @@ class LeavePairOut(HeldOutSets):
         total = int(counts.sum() ** 2 - counts @ counts) // 2
         return total if self.n_pairs is None else min(total, self._count())
 
-    def held_out_sets(
-        self, X: Matrix, y: Targets = None
-    ) -> tuple[Sequence[Index], Sequence[Index]]:
+    def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """See base class."""
         advice = "; use RebalancedLeaveOneOut for numbers"
         codes, counts = _class_codes(y, type(self).__name__, advice)
@@ -215,9 +215,7 @@ class RebalancedLeaveOneOut(HeldOutSets):
         """See base class."""
         return super().get_n_splits(X) * self._count()
 
-    def held_out_sets(
-        self, X: Matrix, y: Targets = None
-    ) -> tuple[Sequence[Index], Sequence[Index]]:
+    def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """See base class."""
         if y is None:
             raise ValueError("RebalancedLeaveOneOut needs y; pass y to split")
@@ -312,9 +310,7 @@ class BufferedLeaveOneOut(HeldOutSets):
         self.radius = radius
         self.metric = metric
 
-    def held_out_sets(
-        self, X: Matrix, y: Targets = None
-    ) -> tuple[Sequence[Index], Sequence[Index]]:
+    def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """See base class."""
         n = num_samples(X)
         coords = np.asarray(_column_of(X, self.coords, "coords"))
@@ -384,9 +380,7 @@ class PurgedTimeSeriesSplit(HeldOutSets):
         """See base class."""
         return _check_count("n_splits", self.n_splits, 2, "a number from 2 on")
 
-    def held_out_sets(
-        self, X: Matrix, y: Targets = None
-    ) -> tuple[Sequence[Index], Sequence[Index]]:
+    def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """See base class."""
         n, count = num_samples(X), self.get_n_splits()
         if count > n:

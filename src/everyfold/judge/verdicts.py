@@ -1,10 +1,13 @@
-"""What can be trusted about a score: a verdict in a few lines, with the call that repairs each."""
+"""What can be trusted about a score: a verdict in a few lines, with the call that repairs each.
+
+The lines are about the score and its bias, exactness, candidates, rows and leaks. Each asks another
+module of this package, and says so where it cannot answer.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from numbers import Real
@@ -29,10 +32,9 @@ from everyfold._typing import (
 from everyfold.functions.cross_val import takes_groups
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
-from everyfold.judge.differences import worse_candidates
+from everyfold.judge.differences import ScoreInterval, score_interval, worse_candidates
 from everyfold.judge.fitted import given_params, groups_of, is_ours, ratio_of, score_table, statuses
 from everyfold.judge.interval_methods import corrected_t
-from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import leaks_of
 from everyfold.judge.model_scores import ModelScores
 from everyfold.judge.responses import Split, fold_responses, truth_of
@@ -102,13 +104,7 @@ class Verdict:
         return "\n".join(f"{line.topic:{width}}  {line}" for line in self.lines)
 
     def _repr_html_(self) -> str:
-        style = "text-align: left; vertical-align: top"
-        rows = (
-            f'<tr><th style="{style}">{escape(line.topic)}</th>'
-            f'<td style="{style}">{escape(printable(str(line)))}</td></tr>'
-            for line in self.lines
-        )
-        return f"<table>{''.join(rows)}</table>"
+        return _html((line.topic, str(line)) for line in self.lines)
 
 
 def verdict(
@@ -208,16 +204,7 @@ class _Judgement:
         return Verdict((*parts, *self._doubts(interval), *self._leaks()), interval)
 
     def of_model(self) -> Verdict:
-        with _silenced():
-            interval = score_interval(
-                self.model,
-                self.X,
-                self.y,
-                cv=5 if self.cv is None else self.cv,
-                groups=self.groups,
-                scoring=self.scoring,
-                level=self.level,
-            )
+        interval = self._interval(self.model, 5 if self.cv is None else self.cv, self.scoring)
         score = VerdictLine("score", f"{interval}: {interval.why}")
         exact = "all held-out values equal those of refits"
         if not interval.is_exact:
@@ -242,15 +229,7 @@ class _Judgement:
         is_quick = self.has_rows and not is_list and self._seconds() < _MOST_SECONDS
         if keeps or is_quick:
             try:
-                with _silenced():
-                    found = score_interval(
-                        search if keeps else clone(search),
-                        self.X,
-                        self.y,
-                        cv=self._outer(),
-                        groups=self.groups,
-                        level=self.level,
-                    )
+                found = self._interval(search if keeps else clone(search), self._outer())
                 words = f"{label} {found}: {found.why}{'' if is_alone else selected}"
                 return found, VerdictLine("score", words)
             except ValueError as error:
@@ -270,6 +249,13 @@ class _Judgement:
         remedy = "" if is_alone else "score_interval(search, X, y)"
         bias = "" if is_alone else f", too optimistic ({why})"
         return found, VerdictLine("score", f"{label} {found}{bias}", remedy)
+
+    def _interval(self, model: Search, cv: Splitter, scoring: Scorer = None) -> ScoreInterval:
+        """The score with its interval; its warnings are lines of the verdict."""
+        how = {"cv": cv, "groups": self.groups, "scoring": scoring, "level": self.level}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return score_interval(model, self.X, self.y, **how)
 
     def _outer(self) -> Splitter:
         """Outer folds to repeat the search on: its own, unless they are many."""
@@ -313,7 +299,8 @@ class _Judgement:
         yield VerdictLine("candidates", words, remedy)
 
     def _is_worse(self) -> AnyArray:
-        return worse_candidates(self.model, self.level, self.X, self.y, groups=self.groups)
+        ratio, _ = ratio_of(self.model, self.X, self.y, self.groups)
+        return worse_candidates(self.model, self.level, ratio)
 
     def _grid(self) -> Iterator[VerdictLine]:
         """What the search itself said of its winner: edges of the grid, useless models."""
@@ -427,14 +414,6 @@ def _beyond(values: Sequence[object], side: str) -> list[float]:
     return [int(float(own)) if float(own).is_integer() else float(own) for own in words]
 
 
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Warnings are lines of the verdict."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def _has_gaps(values: AnyArray) -> Mask:
     """The rows with a value that is not known."""
     return np.asarray(np.isnan(values.reshape(len(values), -1)).any(axis=1))
@@ -469,3 +448,50 @@ def _certain(truth: AnyArray, predicted: AnyArray, values: AnyArray) -> tuple[In
     words = f"{len(rows) or 'none'} of the {int(wrong.sum())} wrong predictions"
     are = "is" if len(rows) < 2 else "are"
     return rows, f"{words} {are} more certain than half of the right ones"
+
+
+# -- in notebooks ----------------------------------------------------------------------------------
+
+
+def _html(lines: Iterable[tuple[str, str]]) -> str:
+    """A table of names and words."""
+    style = "text-align: left; vertical-align: top"
+    rows = (
+        f'<tr><th style="{style}">{escape(printable(name))}</th>'
+        f'<td style="{style}">{escape(printable(words))}</td></tr>'
+        for name, words in lines
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+class ResultView:
+    """Shows the results below scikit-learn's own diagram in notebooks, and the verdict in print."""
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{verdict(self)}" if hasattr(self, "cv_results_") else repr(self)
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + _result_view(self)  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+
+def _result_view(search: Search) -> str:
+    """The winner, its score and the plan as a table; nothing of a search that is not fitted."""
+    # A plain search loads no package of pictures.
+    from everyfold.plotting.score_table import label_of, number, params_words
+
+    lines: list[tuple[str, str]] = []
+    if hasattr(search, "best_params_"):
+        lines.append(("best_params_", params_words(search.best_params_)))
+    if hasattr(search, "best_score_"):
+        lines.append(("best_score_", f"{number(search.best_score_)} ({label_of(search)})"))
+    if hasattr(search, "cv_results_"):
+        lines += search.plan_.lines()
+        lines += [(line.topic, str(line)) for line in verdict(search).lines]
+    lines += [("path_", line) for line in getattr(search, "summary_", "").splitlines()]
+    return _html(lines) if lines else ""

@@ -15,22 +15,20 @@ from everyfold.papers.closed_criteria import (
     RadiusMargin,
     SpanRule,
 )
-from everyfold.papers.granularity import (
-    Granularity,
-    choose_granularity,
-    expected_residual,
-    granularity_bound,
-    model_error_bound,
-)
 from everyfold.papers.influence import InfluenceMatrix
 from everyfold.papers.published_methods import (
+    Granularity,
     bif,
+    choose_granularity,
     circulant,
     eigenvalue_perturbation,
     eigenvalue_ratio,
+    expected_residual,
     gacv,
     gcv,
     granularity,
+    granularity_bound,
+    model_error_bound,
     nystrom_lssvm,
     radius_margin,
     span,

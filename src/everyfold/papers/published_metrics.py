@@ -1,4 +1,8 @@
-"""Metrics of the papers that scikit-learn does not have, and scorers made of them."""
+"""Metrics of the papers that scikit-learn does not have, and scorers made of them.
+
+Each metric has a second form that scores all folds of a search at once, which is entered in
+``everyfold._extensions``.
+"""
 
 from __future__ import annotations
 

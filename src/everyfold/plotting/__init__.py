@@ -7,8 +7,7 @@ from everyfold.plotting.prediction_plots import (
     IntervalDisplay,
     OutOfFoldDisplay,
 )
-from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
-from everyfold.plotting.surface import CVSurfaceDisplay
+from everyfold.plotting.score_curves import CVCurveDisplay, CVSurfaceDisplay, RankCurveDisplay
 
 __all__ = [
     "CVCurveDisplay",

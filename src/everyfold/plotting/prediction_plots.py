@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -513,22 +513,8 @@ class DistributionCalibrationDisplay:
 # -- The largest effects of deleting rows, groups or columns, as bars ------------------------------
 
 _NAMES = {"rows": "row", "columns": "column", "permutations": "permuted column"}
-
-
-class Influences(Protocol):
-    """What is read of the result of :func:`everyfold.influence`."""
-
-    @property
-    def effect(self) -> Array:
-        """The effects."""
-
-    @property
-    def labels(self) -> AnyArray:
-        """What each is of."""
-
-    @property
-    def of(self) -> str:
-        """What was deleted."""
+# The result of ``everyfold.influence``, whose class is in a package above.
+Influence: TypeAlias = Any
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -565,7 +551,7 @@ class InfluenceDisplay:
 
     @classmethod
     def from_influence(
-        cls, influence: Influences, *, n_shown: int = 20, ax: Axes = None
+        cls, influence: Influence, *, n_shown: int = 20, ax: Axes = None
     ) -> InfluenceDisplay:
         """Draw the result of :func:`everyfold.influence`.
 

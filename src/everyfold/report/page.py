@@ -25,7 +25,7 @@ from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Array, Index, Mask, Params, Search
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.plotting.prediction_plots import InfluenceDisplay, Kind, OutOfFoldDisplay, known_rows
-from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
+from everyfold.plotting.score_curves import CVCurveDisplay, CVSurfaceDisplay, RankCurveDisplay
 from everyfold.plotting.score_table import (
     Axes,
     ScoreTable,
@@ -37,7 +37,6 @@ from everyfold.plotting.score_table import (
     ranges,
     short,
 )
-from everyfold.plotting.surface import CVSurfaceDisplay
 
 # With more points or cells than that, an artist is one image of pixels within the SVG: thousands of
 # shapes would make the page slow to scroll and megabytes long.
@@ -51,6 +50,9 @@ _RC: Any = {
     "legend.frameon": False,
     "font.size": 11.0,
 }
+
+
+# -- Plots as SVG text -----------------------------------------------------------------------------
 
 
 def draw_svg(draw: Callable[..., object], name: str, caption: str) -> str:
@@ -88,6 +90,8 @@ def _n_shapes(artist: Axes) -> int:
     has_marker = artist.get_marker() not in (None, "", "None", "none")
     return len(artist.get_xydata()) if has_marker else 0
 
+
+# -- The page --------------------------------------------------------------------------------------
 
 # With more candidates or wrong rows than that the page shows the first of them: a browser sorts and
 # filters a thousand rows at once, and cv_results_ has all.

@@ -1,4 +1,8 @@
-"""What grid search and random search have in common: scikit-learn's interface, from outcomes."""
+"""What grid search and random search have in common: scikit-learn's interface.
+
+``fit`` reads its arguments into a ``Request``, executes the plan, makes ``cv_results_`` of the
+outcomes and fits the winner to all rows.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +63,9 @@ from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.judge.differences import Comparison, compare, significantly_worse
 from everyfold.judge.findings import report
-from everyfold.judge.fitted import Unit, fold_scores, groups_of, ratio_of_splits
+from everyfold.judge.fitted import Unit, fold_scores, groups_of, ratio_of_splits, tune_threshold
 from everyfold.judge.honest import honest_score
-from everyfold.judge.threshold import tune_threshold
-from everyfold.search.fit_inputs import FitInputs
+from everyfold.judge.verdicts import ResultView
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.per_target import (
     PerTargetRegressor,
@@ -70,9 +73,14 @@ from everyfold.search.per_target import (
     check_targets,
     exact_method,
 )
-from everyfold.search.predictions import LateValues, PredictionStore, WinnerAnswers, evaluate_again
+from everyfold.search.predictions import (
+    FitInputs,
+    LateValues,
+    PredictionStore,
+    WinnerAnswers,
+    evaluate_again,
+)
 from everyfold.search.progress import Contexts, Progress
-from everyfold.search.reporting import ResultView
 
 # Where scikit-learn keeps the callbacks of an estimator, and the task that it is a part of.
 _OF_CALLBACKS = "_skl_callbacks", "_parent_callback_ctx"
@@ -243,15 +251,9 @@ class FastSearchCV(
         is_per_target = self.refit == PER_TARGET
         if is_per_target:
             how = exact_method(how, self._read_scoring()[0], is_source=isinstance(X, RowSource))
-        options = Options.of_method(
-            how,
-            self.operator,
-            has_search=True,
-            preprocessing=self.preprocessing,
-            error_score=self.error_score,
-            n_jobs=self.n_jobs,
-            random_state=self.random_state,
-        )
+        names = ("preprocessing", "error_score", "n_jobs", "random_state")
+        given = {name: getattr(self, name) for name in names}
+        options = Options.of_method(how, self.operator, has_search=True, **given)
         scoring, pools = self._read_scoring()
         if self.refit == ONE_STANDARD_ERROR:
             check_rule(self.refit, scoring, has_folds=how.criterion is None)

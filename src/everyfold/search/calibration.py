@@ -1,4 +1,8 @@
-"""Probabilities from held-out decision values: scikit-learn's calibration without its refits."""
+"""Probabilities from held-out decision values: scikit-learn's calibration without its refits.
+
+The decision values come from ``cross_val_predict``, from the models of all folds, or from a search
+that has kept them; scikit-learn's calibrators are fitted to them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import LeaveOneOut, check_cv
@@ -50,18 +54,8 @@ from everyfold.engine.request import Metadata, MethodChoice, MethodOptions, Opti
 from everyfold.estimators.classifiers import decide_together
 from everyfold.functions.cross_val import cross_val_predict, parted
 from everyfold.io.base import check_in_memory
+from everyfold.judge.fitted import KnownDecisions
 from everyfold.search.base import FastSearchCV
-
-
-class _Decided(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier whose decision values are given as its rows."""
-
-    def __init__(self, classes: AnyArray) -> None:
-        self.classes = classes
-        self.classes_ = classes
-
-    def decision_function(self, X: Array) -> Array:
-        return X
 
 
 class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # type: ignore[misc]
@@ -220,7 +214,7 @@ class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # 
             return np.asarray(super().predict_proba(X))
         known = [copy(pair) for pair in pairs]
         for pair in known:
-            pair.estimator = _Decided(pair.estimator.classes_)
+            pair.estimator = KnownDecisions(pair.estimator.classes_)
         found = [pair.predict_proba(own) for pair, own in zip(known, values, strict=True)]
         mean: Array = np.mean(found, axis=0)
         return mean
@@ -299,15 +293,8 @@ class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # 
             estimator, params = search.fit(X, y, **params).best_estimator_, own
         else:
             splits = list(check_cv(cv, y, classifier=True).split(X, y, **split))
-        request = Request(
-            estimator,
-            [{}],
-            X,
-            y,
-            splits,
-            metadata=Metadata(params, {}),
-            options=Options(n_jobs=self.n_jobs, random_state=self.random_state, fallback="refit"),
-        )
+        options = Options(n_jobs=self.n_jobs, random_state=self.random_state, fallback="refit")
+        request = Request(estimator, [{}], X, y, splits, None, Metadata(params, {}), options)
         models = fold_classifiers(request, splits)
         for fitted, (_, test) in zip(models, splits, strict=True):
             method = getattr(fitted, "decision_function", None) or fitted.predict_proba

@@ -10,8 +10,7 @@ from sklearn.model_selection import KFold, LeaveOneOut, RepeatedKFold, TimeSerie
 
 from everyfold.adapters.process_kernels import read_process
 from everyfold.folds import Folds
-from everyfold.gaussian_process.held_out_gaussians import crps
-from everyfold.gaussian_process.held_out_gradient import SCORES, HeldOutScore
+from everyfold.gaussian_process.held_out_gaussians import SCORES, HeldOutScore, crps
 from everyfold.linalg.symmetric import NotPositiveDefiniteError
 
 RANDOM = np.random.default_rng(0)
