@@ -96,7 +96,7 @@ def kernels(n: int) -> dict[str, float]:
     kernel = RBF(0.1)
     base = kernel.base_matrix(X, None)
     K = kernel.from_base(base)
-    kernel32, Cs, weights = Kernel32(K), np.array([0.1, 1.0, 10.0]), np.ones((1, n))
+    kernel32, Cs, weights = Kernel32(K), np.array([0.1, 1.0, 10.0]), np.ones(n)
 
     def paths() -> int:
         return int(svm_paths(kernel32, y, Cs, weights, tol=1e-3).iterations.sum())

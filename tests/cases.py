@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.linalg import circulant
@@ -43,6 +43,8 @@ from everyfold.operators import (
 from everyfold.operators.base import SupportsSplit, TrainTestKernel
 from everyfold.papers import Circulant
 from everyfold.solvers import Problem
+from everyfold.svm.kernel32 import Kernel32
+from everyfold.svm.paths import PathResults, svm_paths
 
 N, D = 30, 3
 
@@ -303,3 +305,24 @@ class Moving(SupportsSplit):
         X = features()
         operator = Dense().bind(RBF(gamma=1.0 / X[train].var()), X[train])
         return TrainTestKernel(train, test, operator, operator.link(X[test]))
+
+
+# -- paths of C through several training sets -----------------------------------------------------
+
+
+def svm_paths_of_folds(K, y, Cs, bounds, *, start=None, **options):
+    """`svm_paths` of every fold, a row of ``bounds`` each, as one record with folds first."""
+    kernel, y = Kernel32.of(K), np.asarray(y)
+    found = [
+        svm_paths(
+            kernel,
+            y if y.ndim == 1 else y[i],
+            Cs,
+            own,
+            start=None if start is None else start[i],
+            **options,
+        )
+        for i, own in enumerate(np.asarray(bounds))
+    ]
+    names = [field.name for field in fields(PathResults)]
+    return PathResults(*(np.stack([getattr(one, name) for one in found]) for name in names))

@@ -40,11 +40,10 @@ def compile_all() -> list[Path]:
     y, K = np.sign(x), np.outer(x, x)
     kernel = Kernel32(K).restrict(every)
     Kernel32(K.astype(np.float32))
-    coef = svm_paths(kernel, y, [1.0], w[None], keep_coef=True).coef
-    assert coef is not None
-    removal = RowRemovals(1.0, coef[0, 0], K @ coef[0, 0], every[:1], every)
+    (coef,) = svm_paths(kernel, y, [1.0], w).coef
+    removal = RowRemovals(1.0, coef, K @ coef, every[:1], every)
     held_out_values(kernel, y, w, [removal])
-    refit_without_rows(kernel, y, w, [removal])
+    refit_without_rows(kernel, y, w, removal)
     gathered.solve_sets(np.eye(4), np.zeros(4), np.array([[0, 1]]), np.ones((1, 2, 1)))
     found = (vars(module).values() for module in (gathered, matrices, folds, singles))
     entries = [value for values in found for value in values if type(value) is Entry]

@@ -297,7 +297,7 @@ def test_what_carries_the_score(report):
     assert float(one["score without it"]) == pytest.approx(expected, rel=1e-4)
     change = expected - score_without(np.zeros(70, dtype=bool))
     assert float(one["change"]) == pytest.approx(change, rel=1e-2)
-    section = page.source.partition("What carries the score")[2].partition("<h2>")[0]
+    section = page.source.partition("Rows that the score depends on")[2].partition("<h2>")[0]
     assert "Rows whose label or target looks wrong: plant 7" in section
     assert section.count("<svg>") == 2
     one = re.search(r"<td>plant (\d+)</td><td>(.*?)</td>", section)
@@ -311,7 +311,7 @@ def test_influence_is_fitted_only_where_that_is_quick(report):
     assert "fits without rows that matter, of 210 deletions in 3 folds" in page.words
     search.refit_time_ = 0.1
     page = report(search)
-    assert "Not computed: it could take 210 fits, or 21 seconds; influence(" in page.words
+    assert "Not computed: it could take 210 fits, about 21 seconds; influence(" in page.words
     assert "fits without rows" not in page.words
 
 

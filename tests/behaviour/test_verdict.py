@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut
@@ -31,6 +31,19 @@ def lines(found, topic):
 @pytest.fixture(scope="module")
 def search():
     return FastGridSearchCV(KernelRidge(kernel="rbf"), GRID).fit(X, Y)
+
+
+def test_an_interval_ends_where_scores_do():
+    search = FastGridSearchCV(SVC(), {"C": [1.0, 10.0]}, cv=10).fit(*load_iris(return_X_y=True))
+    found = verdict(search)
+    assert found.interval.estimate < found.interval.high == 1.0
+
+
+def test_a_result_is_printed_in_a_few_words(search):
+    assert "p-value" in str(search.compare(0, 5))
+    assert repr(search.out_of_fold()).count("array") == 1
+    interval = verdict(search).interval
+    assert interval._repr_html_() == str(interval)
 
 
 def test_every_topic_has_a_line(search):
@@ -210,4 +223,4 @@ def test_notebooks_and_reports_show_it(search, tmp_path):
     assert "score_interval(search, X, y)" in page
     assert "FastGridSearchCV(" in repr(search)
     assert str(search) == f"{search!r}\n{verdict(search)}"
-    assert str(clone(search)) == repr(search)
+    assert str(clone(search)) == f"{search}" == repr(search)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import FLOAT_DTYPES, check_array
 
 from everyfold._sklearn_private import check_method_params, safe_split
 from everyfold._typing import Array, Estimator, Index, Matrix, Params, Targets
-from everyfold.estimators.target_transforms import Warp
+from everyfold.estimators.targets import Warp
 from everyfold.io.moments import Moments, Scaling
 from everyfold.kernels.pairwise import Objects
 

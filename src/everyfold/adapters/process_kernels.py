@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from everyfold._typing import Array, Estimator, Targets
 from everyfold.estimators.model import KernelChoice, Model, original
-from everyfold.estimators.target_transforms import Warp
+from everyfold.estimators.targets import Warp
 from everyfold.losses import Squared
 
 

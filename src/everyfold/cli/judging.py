@@ -189,8 +189,8 @@ def write_case(case: Case, options: JudgeOptions) -> None:
         model, grid, scoring=case.scoring, cv=folds, method=MethodOptions(keeps="all")
     )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnsupportedWarning)  # the page says what is refitted
+        # The page says what is refitted.
+        with warnings.catch_warnings(action="ignore", category=UnsupportedWarning):
             search.fit(case.X, data.y, groups=data.groups)
     except (ValueError, TypeError) as error:
         raise BadInput(in_options(str(error))) from error

@@ -238,8 +238,7 @@ def _build(record: Params) -> SavedModel:
 def _try_out(model: SavedModel) -> None:
     """Raise if the model cannot predict a row, or says nothing finite of it."""
     rows = model.layout.blank()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         _, decided = model.predict(rows)
         found = [*np.ravel(decided)]
         if model.intervals is not None:

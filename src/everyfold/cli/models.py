@@ -306,8 +306,8 @@ def _of_process(choice: ChosenModel, data: TableData, seed: int, given: Params) 
     own = {name: PARAMETERS[name].path.removeprefix("kernel__") for name in start}
     kernel.set_params(**{f"{own[name]}_bounds": "fixed" for name in given})
     process = GaussianProcessRegressor(kernel, normalize_y=True)
-    with warnings.catch_warnings():  # a parameter at its bounds is as good as any beyond them
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # A parameter at its bounds is as good as any beyond them.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         found = process.fit(X, y).kernel_.get_params()
     return {name: float(f"{found[own[name]]:.3g}") for name in start}
 

@@ -106,10 +106,8 @@ class Job:
     def plan(self) -> SearchPlan:
         """What a search over the whole grid would do, without doing it."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", UnsupportedWarning
-                )  # the plan says what is refitted
+            # The plan says what is refitted.
+            with warnings.catch_warnings(action="ignore", category=UnsupportedWarning):
                 plan: SearchPlan = self.search([self.grid]).plan(*self.rows, **self.metadata)
             return plan
         except (ValueError, TypeError) as error:
@@ -139,8 +137,8 @@ class Job:
         """What intervals of the same model need: its residuals on five folds of held-out rows."""
         model = FastCrossConformalRegressor(clone(fitted), cv=self._splits(KFold, GroupKFold))
         data = self.data
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnsupportedWarning)  # five refits are no surprise
+        # Five refits are no surprise.
+        with warnings.catch_warnings(action="ignore", category=UnsupportedWarning):
             model.fit_conformalize(data.X, data.y, fit_params=self.weights)
         return model.set_params(cv=FOLDS)
 
@@ -350,8 +348,7 @@ def check_scoring(name: str, task: str, y: Column) -> None:
     guess = (DummyClassifier if task == "classification" else DummyRegressor)()
     rows = np.zeros((len(y), 1))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             get_scorer(name)(guess.fit(rows, y), rows, y)
     except (ValueError, TypeError, AttributeError) as error:
         if task == "regression" and not is_of_numbers:
@@ -616,8 +613,8 @@ def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     job, search = outcome.job, outcome.job.search(grids, len(outcome.plans))
     search._progress_kind = partial(ShellProgress, is_quiet)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnsupportedWarning)  # the plan says what is refitted
+        # The plan says what is refitted.
+        with warnings.catch_warnings(action="ignore", category=UnsupportedWarning):
             search.fit(*job.rows, **job.metadata)
     except CheckpointError as error:
         raise BadInput(in_options(str(error))) from error

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -82,9 +82,6 @@ class ConjugateGradient(CrossValMethod):
     max_iter : int, default=1000
         Columns that are not done after so many products are given as they are, and not called
         exact.
-    basis : array of shape (n, c), optional
-        V with K ≈ V Vᵀ, for example the features of a :class:`~everyfold.operators.LowRank`
-        operator: the preconditioner is made from it.
 
     Notes
     -----
@@ -112,31 +109,11 @@ class ConjugateGradient(CrossValMethod):
 
     tol: float = 1e-8
     max_iter: int = 1000
-    basis: Array | None = field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.tol < 1.0:
-            raise ValueError(f"tol={self.tol!r} is not between 0 and 1; use 1e-8 for exact folds")
-        if self.max_iter < 1 or self.max_iter != int(self.max_iter):
-            raise ValueError(f"max_iter={self.max_iter!r} is not a positive integer; use 1000")
 
     def evaluate(
         self, problem: Problem, operator: SupportsMatmul, ridges: Sequence[float], folds: Folds
     ) -> Iterator[Iterated]:
         """See base class."""
-        self._check(problem, operator, ridges)
-        basis = operator.basis if self.basis is None else self.basis
-        record = _Record.blank(len(ridges), folds, problem.y.shape[1])
-        for group in _groups(len(folds), len(ridges), problem):
-            systems = _Systems.of(problem, ridges, folds, group)
-            inverse = None
-            if basis is not None:
-                inverse = Preconditioner.of(basis, systems.s, operator.diagonal())
-            _Block(systems, operator, inverse, record, self.tol).run(self.max_iter)
-        for k in range(len(ridges)):
-            yield record.ridge(k, self.tol)
-
-    def _check(self, problem: Problem, operator: SupportsMatmul, ridges: Sequence[float]) -> None:
         if not problem.loss.has_constant_curvature:
             raise ValueError(f"{problem.loss} has no linear system to iterate on; use Refit")
         require(operator, SupportsMatmul)
@@ -146,11 +123,15 @@ class ConjugateGradient(CrossValMethod):
                     f"ridge={ridge!r} is not a positive number, without which conjugate gradients "
                     "do not converge; increase alpha (or lower C), or use ClosedFormCV or Refit"
                 )
-        if self.basis is not None and (self.basis.ndim != 2 or len(self.basis) != problem.n):
-            raise ValueError(
-                f"basis of shape {self.basis.shape} does not have a row for each of the "
-                f"{problem.n} rows; pass V of K ≈ V Vᵀ for the rows of the problem"
-            )
+        record = _Record.blank(len(ridges), folds, problem.y.shape[1])
+        for group in _groups(len(folds), len(ridges), problem):
+            systems = _Systems.of(problem, ridges, folds, group)
+            inverse = None
+            if operator.basis is not None:
+                inverse = Preconditioner.of(operator.basis, systems.s, operator.diagonal())
+            _Block(systems, operator, inverse, record, self.tol).run(self.max_iter)
+        for k in range(len(ridges)):
+            yield record.ridge(k, self.tol)
 
 
 def _groups(t: int, n_ridges: int, problem: Problem) -> Iterator[Index]:

@@ -238,7 +238,7 @@ class _KernelModels:
             if not kept.all():
                 live, G, R, D = live[kept], G[:, kept], R[:, kept], D[:, kept]
                 violation = violation[kept]
-                systems = None if systems is None else systems.among(np.flatnonzero(kept))
+                systems = None if systems is None else systems.subset(np.flatnonzero(kept))
             if self.loss.is_piecewise_quadratic:
                 D = self._lifted(D, live, violation)
             spread = 1.0 + bend[kept] * self.kernel.largest / (2.0 * rho[live])
@@ -351,14 +351,14 @@ class _NewtonEquations:
         inverse = KernelSystems.of(basis, S.astype(kind), (2.0 * rho).astype(kind), slow, whole)
         return cls(basis, S, rho, inverse, None, intercept)
 
-    def among(self, columns: Index) -> _NewtonEquations:
+    def subset(self, columns: Index) -> _NewtonEquations:
         """Those of some models."""
         ratio = None if self.ratio is None else self.ratio[:, columns]
         return replace(
             self,
             S=self.S[:, columns],
             rho=self.rho[columns],
-            inverse=self.inverse.among(columns),
+            inverse=self.inverse.subset(columns),
             ratio=ratio,
         )
 

@@ -325,7 +325,7 @@ class _Curve(ABC):
     def weighted(self, weights: Array) -> _Curve:
         """The same with these weights."""
 
-    def among(self, models: Index) -> _Curve:
+    def subset(self, models: Index) -> _Curve:
         """The same for some of the folds."""
         return self.weighted(self.weights[:, models])
 
@@ -483,7 +483,7 @@ class _FoldModels:
         live = np.arange(self.t)
         self.system.penalise(penalty.mean(axis=1))
         self._extrapolate(rho, penalty)
-        own, curve, F = self._among(live)
+        own, curve, F = self._subset(live)
         for _ in range(_STEPS):
             coef, P = self.coef[:, own], penalty[:, own]
             G = self.columns.sums(curve.slope(F)) + P * coef
@@ -500,7 +500,7 @@ class _FoldModels:
                 break
             if not is_open.all():
                 live, some = live[is_open], self._own(np.flatnonzero(is_open))
-                own, curve, F = self._among(live)
+                own, curve, F = self._subset(live)
                 coef, P, G, Z = (part[:, some] for part in (coef, P, G, Z))
                 _, times = curve.bends(F, np.minimum(errors[live], _FLAT))
             is_solved = self.system.own is not None
@@ -530,11 +530,11 @@ class _FoldModels:
         """The values of all rows by every model, (n, t, width)."""
         return self.curve.centred(self.F).reshape(len(self.F), self.t, self.curve.width)
 
-    def _among(self, live: Index) -> tuple[Index, _Curve, Array]:
+    def _subset(self, live: Index) -> tuple[Index, _Curve, Array]:
         """The columns, losses and values of the models that are worked on."""
         self.system.live = live
         own = self._own(live)
-        return own, self.curve.among(live), self.F[:, own]
+        return own, self.curve.subset(live), self.F[:, own]
 
     def _own(self, models: Index) -> Index:
         """The columns of some models."""
@@ -590,7 +590,7 @@ class _FoldModels:
                 return pulled + self._dots(curve.slope(full if at.any() else F), ahead)
             own = self._own(some)
             values = F[:, own] + np.repeat(at, width) * ahead[:, own]
-            return pulled + self._dots(curve.among(some).slope(values), ahead[:, own])
+            return pulled + self._dots(curve.subset(some).slope(values), ahead[:, own])
 
         share = np.repeat(share_of_steps(rise, F.shape[1] // width), width)
         return share, full if (share == 1.0).all() else F + share * ahead

@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -116,31 +117,70 @@ class FoldSolver(CrossValMethod, Generic[Shared]):
         yield from records
 
 
-@dataclass
-class _Answers:
-    """The answers of all folds, as they come."""
+class _Loop(Generic[Shared]):
+    """Training sets one after the other, and the answers of all of them as they come."""
 
-    folds: Folds
-    n_ridges: int
-    q: int
-    values: list[Array] = field(init=False)
-    condition: Array = field(init=False)
-    is_exact: Mask = field(init=False)
-    is_unique: Mask = field(init=False)
-    failures: list[dict[int, Failure]] = field(init=False)
-    words: str = ""
-    coefs: dict[int, Array] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        shape = (self.n_ridges, len(self.folds))
-        total = int(self.folds.bounds[-1])
-        self.values = [np.full((total, self.q), np.nan) for _ in range(self.n_ridges)]
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        operator: SupportsSplit,
+        ridges: Sequence[float],
+        folds: Folds,
+        shared: Shared,
+    ) -> None:
+        self.problems, self.operator, self.ridges = problems, operator, ridges
+        self.folds, self.shared, self.words = folds, shared, ""
+        shape, q = (len(ridges), len(folds)), sum(problem.y.shape[1] for problem in problems)
+        self.values = [np.full((int(folds.bounds[-1]), q), np.nan) for _ in ridges]
         self.condition = np.full(shape, np.nan)
-        self.is_exact = np.zeros(shape, dtype=bool)
-        self.is_unique = np.ones(shape, dtype=bool)
-        self.failures = [{} for _ in range(self.n_ridges)]
+        self.is_exact, self.is_unique = np.zeros(shape, dtype=bool), np.ones(shape, dtype=bool)
+        self.failures: list[dict[int, Failure]] = [{} for _ in ridges]
+        self.coefs: dict[int, Array] = {}
 
-    def put(self, fold: int, ridge: int, answer: FoldAnswer, j: int, noise: float) -> None:
+    def run(self, solver: FoldSolver[Shared], numbers: Sequence[int], threads: int) -> None:
+        """Fit some ridges, by number, in all folds."""
+        fit = partial(self._fit, solver, list(numbers))
+        # A compiled solver of few rows calls back often enough to see signals in this thread.
+        if not solver.uses_threads or (threads == 1 and self.folds.n <= SHORT):
+            for i in tracked(range(len(self.folds))):
+                fit(i)
+            return
+        # Else it works in threads, while this one waits for signals.
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            futures = [pool.submit(fit, i) for i in range(len(self.folds))]
+            try:
+                for future in tracked(futures):
+                    future.result()
+            except BaseException:
+                solver.cancel(self.shared)
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _fit(self, solver: FoldSolver[Shared], numbers: list[int], i: int) -> None:
+        """All ridges of a fold together; if that fails, each alone."""
+        fold, known = self.folds[i], self.coefs.get(i)
+        part: TrainTestKernel | None = None
+        pending = [numbers]
+        while pending:
+            some = pending.pop()
+            ridges, start = [self.ridges[k] for k in some], None if known is None else known[some]
+            try:
+                part = part or self.operator.split(fold.train, fold.test)
+                answer = solver.solve(self.problems, part, ridges, self.shared, start)
+            except (MemoryError, StructureError):
+                raise  # these concern all folds
+            except Exception as error:
+                if len(some) > 1:
+                    pending += [[k] for k in some]
+                else:
+                    self.failures[some[0]][i] = Failure.caught(error)
+                continue
+            for j, k in enumerate(some):
+                self._put(i, k, answer, j, part.noise)
+            if answer.coef is not None and len(some) == len(self.ridges):
+                self.coefs[i] = answer.coef
+
+    def _put(self, fold: int, ridge: int, answer: FoldAnswer, j: int, noise: float) -> None:
         """Write what entry j of an answer says of a fold and a ridge.
 
         The relative error of values is that of rounding times the condition number; a kernel that
@@ -159,6 +199,7 @@ class _Answers:
         self.words = answer.words or self.words
 
     def records(self) -> list[OutOfFold]:
+        """Those of every ridge."""
         unknown = np.full(len(self.folds), np.nan)
         return [
             OutOfFold(
@@ -170,7 +211,7 @@ class _Answers:
                 is_unique=None if self.is_unique[k].all() else self.is_unique[k],
                 words=self.words,
             )
-            for k in range(self.n_ridges)
+            for k in range(len(self.ridges))
         ]
 
 
@@ -200,72 +241,13 @@ def fit_parts(
     list of OutOfFold
         One for each ridge. A fold that fails takes no other with it (``failures``).
     """
-    table = _Answers(folds, len(ridges), sum(problem.y.shape[1] for problem in problems))
-    shared = solver.begin(problems, operator, ridges)
-    everything = list(range(len(ridges)))
-    _run_stage(solver, problems, operator, ridges, shared, everything, table, threads)
-    stage = solver.next_stage(problems, folds, table.records())
+    loop = _Loop(problems, operator, ridges, folds, solver.begin(problems, operator, ridges))
+    loop.run(solver, range(len(ridges)), threads)
+    stage = solver.next_stage(problems, folds, loop.records())
     if stage is not None:
-        chosen = list(stage.chosen)
-        table.is_exact &= ~table.is_unique  # one of many solutions was chosen, whatever the stage
-        some = [ridges[k] for k in chosen]
-        _run_stage(stage.solver, problems, operator, some, shared, chosen, table, threads)
-    return table.records()
-
-
-def _run_stage(
-    solver: FoldSolver[Shared],
-    problems: Sequence[Problem],
-    operator: SupportsSplit,
-    ridges: Sequence[float],
-    shared: Shared,
-    numbers: Sequence[int],
-    table: _Answers,
-    threads: int,
-) -> None:
-    """Fit some ridges, which have these ``numbers`` in the table, in all folds."""
-
-    def fit_fold(i: int) -> None:
-        """All ridges of a fold together; if that fails, each alone."""
-        fold, known = table.folds[i], table.coefs.get(i)
-        start = None if known is None else known[list(numbers)]
-        part: TrainTestKernel | None = None
-        pending = [list(range(len(ridges)))]
-        while pending:
-            some = pending.pop()
-            try:
-                part = part or operator.split(fold.train, fold.test)
-                begin = None if start is None else start[some]
-                answer = solver.solve(problems, part, [ridges[j] for j in some], shared, begin)
-            except (MemoryError, StructureError):
-                raise  # these concern all folds
-            except Exception as error:
-                if len(some) > 1:
-                    pending += [[j] for j in some]
-                else:
-                    table.failures[numbers[some[0]]][i] = Failure.caught(error)
-                continue
-            for entry, j in enumerate(some):
-                table.put(i, numbers[j], answer, entry, part.noise)
-            if answer.coef is not None and len(some) == len(ridges):
-                table.coefs[i] = answer.coef
-
-    folds = range(len(table.folds))
-    # A compiled solver of few rows calls back often enough to see signals in this thread.
-    if not solver.uses_threads or (threads == 1 and table.folds.n <= SHORT):
-        for i in tracked(folds):
-            fit_fold(i)
-        return
-    # Else it works in threads, while this one waits for signals.
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        futures = [pool.submit(fit_fold, i) for i in folds]
-        try:
-            for future in tracked(futures):
-                future.result()
-        except BaseException:
-            solver.cancel(shared)
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        loop.is_exact &= ~loop.is_unique  # one of many solutions was chosen, whatever the stage
+        loop.run(stage.solver, stage.chosen, threads)
+    return loop.records()
 
 
 # Solutions on all rows, by problem and ridge.

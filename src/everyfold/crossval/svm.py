@@ -207,33 +207,31 @@ class FoldPaths(FoldSolver[_Shared]):
                 kernel,
                 y,
                 Cs,
-                bounds[None],
+                bounds,
                 epsilon=problem.loss.tube,
                 tol=tol,
-                start=None if start is None else start[None],
-                keep_coef=True,
+                start=start,
                 stop=shared.stop,
             )
-            assert paths.coef is not None
-            coef = paths.coef[0]
             if is_whole:
-                return paths, coef, paths.decision[0][:, part.test]
-            return paths, coef, product(part.cross, coef.T).T + paths.intercept[0][:, None]
+                return paths, paths.coef, paths.decision[:, part.test]
+            values = product(part.cross, paths.coef.T).T + paths.intercept[:, None]
+            return paths, paths.coef, values
 
         Cs = np.array([self._C(ridge) for ridge in ridges])
         paths, coef, values = solve(Cs, self._tolerance, start)
-        sure = paths.converged[0]
-        loose: Mask = paths.play[0] > self._tolerance
+        sure = paths.converged
+        loose: Mask = paths.play > self._tolerance
         undecided = _is_undecided(problem, values, self.tol)
         if self._is_steep(ridges, kernel.diagonal):
             sure &= rounding(kernel.diagonal, coef) <= most_noise(inside, self.tol)
-        for (k,) in self._close(problem, values, paths.spread[0]).tolist():
-            if not paths.converged[0, k] or loose[k] or undecided[k]:
+        for (k,) in self._close(problem, values, paths.spread).tolist():
+            if not paths.converged[k] or loose[k] or undecided[k]:
                 continue  # more steps would not decide these
-            own, tol = slice(k, k + 1), finer(values[k], paths.spread[0, k], self.tol)
+            own, tol = slice(k, k + 1), finer(values[k], paths.spread[k], self.tol)
             found, fine_coef, values[own] = solve(Cs[own], tol, coef[own])
-            error = max(found.violation[0, 0], rounding(kernel.diagonal, fine_coef)[0])
-            spread, play = found.spread[0, 0], found.play[0, 0]
+            error = max(found.violation[0], rounding(kernel.diagonal, fine_coef)[0])
+            spread, play = found.spread[0], found.play[0]
             sure[k] = is_decided(inside, values[k], error, spread, play)
             loose[k] = play > self.tol
         which = np.flatnonzero(loose | undecided)
@@ -466,16 +464,16 @@ class SVMLooByStep(CrossValMethod):
         _check_convex(matrix)
         Cs = _penalties(problem, ridges, left_out=1)
         kernel = _kernel32(matrix, is_steep=True, is_made=True)
-        y, bounds = problem.y[:, 0], problem.w[None]
+        y, bounds = problem.y[:, 0], problem.w
         tol, tube = LOOSER * self.tol, problem.loss.tube
-        paths = svm_paths(kernel, y, Cs, bounds, epsilon=tube, tol=tol, keep_coef=True)
+        paths = svm_paths(kernel, y, Cs, bounds, epsilon=tube, tol=tol)
         check_fits(paths)
         records = single.hold_out_by_steps(
             problem, matrix, Cs, paths, folds, kernel, width=self.width
         )
         loose = np.empty(0, dtype=np.intp)
         if problem.loss.is_margin:
-            is_loose = paths.play[0] > LOOSER * self.tol
+            is_loose = paths.play > LOOSER * self.tol
             loose = np.flatnonzero(is_loose | tips(problem, Cs, paths))
         if loose.size:
             fitted = hold_out_by_refits(problem, kernel, Cs[loose], folds, tol=self.tol)
@@ -521,12 +519,7 @@ class SVMLooByRefit(CrossValMethod):
             yield replace(exact, is_exact=exact.is_exact & is_precise)
 
     def _with_unsure_rows_refitted(
-        self,
-        problem: Problem,
-        matrix: DenseMatrix,
-        ridge: float,
-        folds: Folds,
-        record: OutOfFold,
+        self, problem: Problem, matrix: DenseMatrix, ridge: float, folds: Folds, record: OutOfFold
     ) -> OutOfFold:
         """The record with unsure rows fitted as folds are, by libsvm itself where it has to be.
 
@@ -586,13 +579,9 @@ class SmoothedSVMSteps(CrossValMethod):
         if not isinstance(operator, DenseMatrix):
             return None
         Cs = _penalties(problem, ridges)
-        y, bounds = problem.y[:, 0], problem.w[None]
-        tube = problem.loss.tube
-        paths = svm_paths(operator.K, y, Cs, bounds, epsilon=tube, tol=self.tol, keep_coef=True)
-        assert paths.coef is not None
-        return tuple(
-            Solution(paths.coef[0, k][:, None], paths.intercept[0, [k]]) for k in range(len(Cs))
-        )
+        y, tube = problem.y[:, 0], problem.loss.tube
+        paths = svm_paths(operator.K, y, Cs, problem.w, epsilon=tube, tol=self.tol)
+        return tuple(Solution(paths.coef[k][:, None], paths.intercept[[k]]) for k in range(len(Cs)))
 
 
 # -- Pairs of classes: each on the rows of its two classes, all of a training set together --------

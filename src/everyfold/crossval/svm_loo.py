@@ -24,11 +24,7 @@ from everyfold.linalg.spans import NestedSpans
 from everyfold.operators import DenseMatrix
 from everyfold.solvers import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.leave_one_out import (
-    RowRemovals,
-    held_out_values,
-    refit_without_rows,
-)
+from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
 from everyfold.svm.paths import PathResults, svm_paths
 
 # -- Tuning: one step from the fit on all rows, as ``method="fast"`` asks for ---------------------
@@ -233,8 +229,7 @@ def hold_out_by_steps(
     **Exact?** No. As ``width`` goes to 0, for rows that make no other change sides, to the
     tolerance of ``paths``.
     """
-    assert paths.coef is not None
-    full = zip(paths.decision[0], paths.coef[0], paths.intercept[0], strict=True)
+    full = zip(paths.decision, paths.coef, paths.intercept, strict=True)
     width, scale = width * unit_of(problem), float(np.abs(operator.diagonal()).max())
     fits = [
         _FullFit(problem, C, u, a, float(b), width, scale)
@@ -298,37 +293,33 @@ def hold_out_by_refits(
     y, w = problem.y[:, 0], problem.w
     rows = folds.test_rows
     tube = problem.loss.tube
-    paths = svm_paths(kernel, y, Cs, w[None], epsilon=tube, tol=tol, keep_coef=True)
+    paths = svm_paths(kernel, y, Cs, w, epsilon=tube, tol=tol)
     check_fits(paths)
-    assert paths.coef is not None
     records, is_precise = [], []
     for k in range(len(Cs)):
-        C, spread = Cs[[k]], float(paths.spread[0, k])
+        C, spread = Cs[[k]], float(paths.spread[k])
         is_close = bool(are_close(problem, spread, tol))
-        fine = finer(paths.decision[0, k], spread, tol) if is_close else tol
-        start = paths.coef[:, [k]]
-        full = svm_paths(kernel, y, C, w[None], epsilon=tube, tol=fine, start=start, keep_coef=True)
-        assert full.coef is not None
+        fine = finer(paths.decision[k], spread, tol) if is_close else tol
+        start = paths.coef[[k]]
+        full = svm_paths(kernel, y, C, w, epsilon=tube, tol=fine, start=start)
         # Only support vectors change the fit when they are left out. Where none of them is free,
         # the rows beyond the margin bound the interval of the bias, whose middle is taken.
-        a = full.coef[0, 0]
+        a = full.coef[0]
         is_free = (a != 0.0) & (np.abs(a) < C[0] * w)
         matters = np.flatnonzero(a if is_free.any() else w)
-        without_bias = full.decision[0, 0] - full.intercept[0, 0]
+        without_bias = full.decision[0] - full.intercept[0]
         removal = RowRemovals(float(C[0]), a, without_bias, np.intersect1d(matters, rows), matters)
-        (left,) = refit_without_rows(
-            kernel, y, w, [removal], epsilon=tube, tol=fine, n_threads=threads
-        )
-        values, violation = full.decision[0, 0].copy(), np.full(problem.n, full.violation[0, 0])
+        left = refit_without_rows(kernel, y, w, removal, epsilon=tube, tol=fine, n_threads=threads)
+        values, violation = full.decision[0].copy(), np.full(problem.n, full.violation[0])
         values[removal.rows], violation[removal.rows] = left.values, left.violation
         # Where no support vector is free, the violation is minus the length of the
         # interval that the bias may be anywhere in.
         is_exact = (violation <= fine) & (violation >= -tol)
         unknown = np.full(len(rows), np.nan)
         records.append(OutOfFold(values[rows][:, None], is_exact[rows], unknown, unknown))
-        (noise,) = rounding(kernel.diagonal, full.coef[0])
+        (noise,) = rounding(kernel.diagonal, full.coef)
         is_precise.append(
-            is_decided(problem, values[rows], noise, float(full.spread[0, 0]))
+            is_decided(problem, values[rows], noise, float(full.spread[0]))
             if fine < tol
             else bool(noise <= most_noise(problem, tol))
         )
@@ -342,13 +333,12 @@ def tips(problem: Problem, Cs: Array, paths: PathResults) -> NDArray[np.bool_]:
     class fix the bias. That class has just as much in use, out of the sum of its own bounds. If
     this sum is no larger without some row, that class is at its bounds instead.
     """
-    assert paths.coef is not None
     found = np.zeros(len(Cs), dtype=bool)
     for side in (-1.0, 1.0):
         is_own = problem.y[:, 0] * side > 0.0
         own, other = problem.w[is_own], problem.w[~is_own].sum()
         if own.sum() - own.max(initial=0.0) <= (1.0 + _EQUAL) * other:
-            used = np.abs(paths.coef[0][:, ~is_own]).sum(axis=1)
+            used = np.abs(paths.coef[:, ~is_own]).sum(axis=1)
             found |= used >= (1.0 - _EQUAL) * Cs * other
     return found
 
@@ -496,10 +486,7 @@ def _in_doubt(fit: _FullFit, held: Array, K_ii: Array) -> Index:
 
 
 def _refit_doubtful(
-    problem: Problem,
-    kernel: Kernel32,
-    fits: dict[int, _FullFit],
-    held: dict[int, Array],
+    problem: Problem, kernel: Kernel32, fits: dict[int, _FullFit], held: dict[int, Array]
 ) -> None:
     """Put the values of models fitted without the row in the place of doubtful ones."""
     unit = unit_of(problem)

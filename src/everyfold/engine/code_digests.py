@@ -220,28 +220,13 @@ class Digests:
             return self._referred(value)
         if isinstance(value, _BUILT_IN):
             return self._built_in(value)
-        if isinstance(value, CodeType):
-            return _instructions(value)
-        if isinstance(value, MethodType):
-            return value.__func__, value.__self__
-        if isinstance(value, partial):
-            return value.func, value.args, value.keywords
-        if isinstance(value, staticmethod | classmethod | _CACHING):
-            return value.__wrapped__
-        if isinstance(value, property):
-            return value.fget, value.fset, value.fdel
-        if isinstance(value, CellType):
-            with suppress(ValueError):  # an empty cell
-                return value.cell_contents
-            return None
-        if isinstance(value, ReferenceType):
-            return value()
         if isinstance(value, _WITHOUT_MEANING) or value is sys.stdout or value is sys.stderr:
             return None
+        for kind, parts in _PARTS:
+            if isinstance(value, kind):
+                return parts(value)
         if isinstance(getattr(value, "py_func", None), FunctionType):  # compiled by numba
             return value.py_func, getattr(value, "targetoptions", None)
-        if isinstance(value, np.generic):
-            return np.asarray(value)
         if sparse.issparse(value):
             table: Matrix = value
             rows = table.tocsr()
@@ -484,3 +469,22 @@ def _is_installed_file(path: str) -> bool:
 def _short(error: BaseException) -> str:
     words = str(error).splitlines()
     return f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
+
+
+def _cell_contents(cell: CellType) -> object:
+    with suppress(ValueError):  # an empty cell
+        return cell.cell_contents
+    return None
+
+
+# What values of some types consist of.
+_PARTS: tuple[tuple[Any, Callable[[Value], object]], ...] = (
+    (CodeType, _instructions),
+    (MethodType, lambda method: (method.__func__, method.__self__)),
+    (partial, lambda made: (made.func, made.args, made.keywords)),
+    (staticmethod | classmethod | _CACHING, lambda wrapper: wrapper.__wrapped__),
+    (property, lambda own: (own.fget, own.fset, own.fdel)),
+    (CellType, _cell_contents),
+    (ReferenceType, lambda reference: reference()),
+    (np.generic, np.asarray),
+)

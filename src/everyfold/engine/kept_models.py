@@ -6,7 +6,6 @@ from the factorisation of all rows; others are fitted one by one.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -35,19 +34,8 @@ from everyfold.operators import Expansion
 from everyfold.operators.base import SupportsResponse, require
 
 
-class Predictors(ABC):
-    """The models of t folds, and that of all rows."""
-
-    checks_rows: bool
-    """Whether new rows are checked here, and not by an estimator."""
-
-    @abstractmethod
-    def __call__(self, X: Matrix) -> Array:
-        """What all of them say of new rows, (rows, t + 1); the model of all rows is the last."""
-
-
 @dataclass(frozen=True)
-class Shared(Predictors):
+class Shared:
     """Functions of the same kernel with coefficients of their own, after the same steps."""
 
     expansion: Expansion
@@ -55,19 +43,22 @@ class Shared(Predictors):
     transformers: Sequence[Estimator] = ()
 
     @property
-    def checks_rows(self) -> bool:  # type: ignore[override]  # a constant elsewhere
-        """See base class."""
+    def checks_rows(self) -> bool:
+        """Whether new rows are checked here, and not by an estimator."""
         return not self.transformers
 
     def __call__(self, X: Matrix) -> Array:
-        """See base class; a product of the kernel with the coefficients of all models."""
+        """What all models say of new rows, (rows, t + 1); that of all rows is the last.
+
+        A product of the kernel with the coefficients of all models.
+        """
         for transformer in self.transformers:
             X = transformer.transform(X)
         return self.expansion(read_rows(X)) + self.intercept
 
 
 @dataclass(frozen=True)
-class FoldRefits(Predictors):
+class FoldRefits:
     """Estimators, fitted to the training rows of each fold and to all rows.
 
     With ``trains``, rows are those of a kernel matrix, of which each takes its own columns.
@@ -78,7 +69,7 @@ class FoldRefits(Predictors):
     checks_rows = False
 
     def __call__(self, X: Matrix) -> Array:
-        """See base class."""
+        """What all models say of new rows, as above."""
         rows = [X] * len(self.estimators)
         if self.trains is not None:
             rows = [X[:, train] for train in self.trains]
@@ -92,7 +83,7 @@ class KeptFolds:
 
     Attributes
     ----------
-    predictors : Predictors
+    predictors : Shared or FoldRefits
     held_out : array of shape (n,)
         The value of each row by the model that was fitted without it.
     fold_of : int array of shape (n,)
@@ -105,7 +96,7 @@ class KeptFolds:
         What users are to be warned of.
     """
 
-    predictors: Predictors
+    predictors: Shared | FoldRefits
     held_out: Array
     fold_of: Index
     is_exact: bool

@@ -55,12 +55,7 @@ from everyfold.operators.base import OperatorChoice
 NEAR_IDENTITY = 1.5e-8
 
 # What the names of methods ask for: an order of the influence series, or refits.
-_ORDERS: dict[str, Order] = {
-    "auto": "auto",
-    "exact": "exact",
-    "screen": "screen",
-    "fast": math.inf,
-}
+_ORDERS: dict[str, Order] = {"auto": "auto", "exact": "exact", "screen": "screen", "fast": math.inf}
 
 
 class UnsupportedWarning(UserWarning):

@@ -19,15 +19,8 @@ from numpy.typing import ArrayLike
 from everyfold._progress import warn
 from everyfold._typing import AnyArray, Array, Label, Matrix, Targets
 from everyfold.crossval import InexactWarning
-from everyfold.estimators.target_transforms import Warp
-from everyfold.estimators.targets import Labels, NotSpedUpError, Reading, Target, Voting
-from everyfold.kernels import (
-    Gamma,
-    Kernel,
-    KernelLike,
-    find_kernel,
-    gamma_of_features,
-)
+from everyfold.estimators.targets import Labels, NotSpedUpError, Reading, Target, Voting, Warp
+from everyfold.kernels import Gamma, Kernel, KernelLike, find_kernel, gamma_of_features
 from everyfold.linalg.memory import LOW_RANK, check_memory, fits
 from everyfold.losses import Loss, Multinomial
 from everyfold.operators import Dense, Nystrom, Primal, Structure

@@ -169,8 +169,8 @@ def search_for(
     estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer, rows: FitRows
 ) -> FastGridSearchCV:
     """The same, fitted; its remarks on the grid are not shown."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an edge of the grid is left behind
+    # An edge of the grid is left behind.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         found = grid_search(estimator, grid, splits, scoring)
         found.fit(rows.X, rows.y, sample_weight=rows.weights)
     return found

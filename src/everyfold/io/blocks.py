@@ -276,8 +276,7 @@ def _folds(fold: Targets, rows: range) -> AnyArray:
     if is_bad.any():
         i = int(np.argmax(is_bad))
         raise StreamError(
-            f"row {rows[i]}: fold is {numbers[i]}; it must be a whole number of at least 0",
-            rows[i],
+            f"row {rows[i]}: fold is {numbers[i]}; it must be a whole number of at least 0", rows[i]
         )
     return numbers.astype(np.intp)
 

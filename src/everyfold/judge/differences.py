@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Literal, get_args
 
 import numpy as np
@@ -97,6 +98,9 @@ class ScoreInterval:
     def __str__(self) -> str:
         share = f"{100.0 * self.level:g} %"
         return f"{self.estimate:.4g} ({share}: {self.low:.4g} to {self.high:.4g}), {self.method}"
+
+    def _repr_html_(self) -> str:
+        return escape(str(self))
 
 
 def score_interval(
@@ -283,6 +287,16 @@ class Comparison:
     method: str = "corrected-t"
     why: str = ""
     remarks: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        share = f"{100.0 * self.confidence:g} %: {low:.4g} to {high:.4g}"
+        return (
+            f"difference {self.difference:.4g} ({share}), p-value {self.pvalue:.2g}, {self.method}"
+        )
+
+    def _repr_html_(self) -> str:
+        return escape(str(self))
 
 
 def compare(

@@ -136,7 +136,7 @@ def _why_no_values(search: Search) -> str:
 
 
 def _influence(search: Search) -> dict[str, Influence]:
-    """What carries the score of the winner: its rows, and its groups if it has any."""
+    """Which rows the score of the winner depends on, and which groups if it has any."""
     if not hasattr(search, "best_estimator_"):
         raise ValueError("there is no best_estimator_; use refit=True")
     given = search._given
@@ -167,8 +167,7 @@ def _honest(search: Search) -> HonestScore:
         return honest_score(search)
     again = clone(search).set_params(checkpoint=None, verbose=0)
     again.method = replace(method, keeps="all")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # all was said by the search itself
+    with warnings.catch_warnings(action="ignore"):  # all was said by the search itself
         again.fit(*rows, **given)
     names = [key for key in search.cv_results_ if key.startswith("mean_test_")]
     one, two = (np.array([own.cv_results_[name] for name in names]) for own in (search, again))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Literal
 
 import numpy as np
@@ -85,8 +86,8 @@ def bootstrap(
     (m × candidates) matrices; for other scorers a call for each bag and candidate.
     """
     counts = np.stack(list(_draws(table.rows, groups, count, np.random.default_rng(random_state))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a bag of one class has no score, and does not count
+    # A bag of one class has no score, and does not count.
+    with warnings.catch_warnings(action="ignore"):
         winners = np.argmax(_in_bags(judge, table, counts), axis=1)
         return _outside(judge, table, counts, winners)
 
@@ -182,6 +183,9 @@ class HonestScore:
         low, high = self.interval
         share = f"{100.0 * self.confidence:g} %: {low:.4g} to {high:.4g}"
         return f"{self.estimate:.4g} ({share}), {self.method}, selection bias {self.bias:.2g}"
+
+    def _repr_html_(self) -> str:
+        return escape(str(self))
 
 
 def honest_score(

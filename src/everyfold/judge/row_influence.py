@@ -21,7 +21,6 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
-from everyfold._progress import rounded
 from everyfold._sklearn_private import num_samples, safe_indexing, safe_split
 from everyfold._typing import (
     AnyArray,
@@ -105,7 +104,7 @@ class Influence:
     """
 
     effect: Array
-    labels: AnyArray
+    labels: AnyArray = field(repr=False)
     score: float
     of: Of
     is_exact: bool
@@ -238,7 +237,7 @@ def quick_influence(
     expected = fits * (search.refit_time_ + _SECONDS_PER_SCORE)
     if expected > seconds:
         raise ValueError(
-            f"it could take {fits:,} fits, or {rounded(expected, 2, 'g')} seconds; "
+            f"it could take {fits:,} fits, about {expected:,.0f} seconds; "
             "influence(search, X, y) computes it"
         )
     return _refitted(asked)

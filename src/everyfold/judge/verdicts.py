@@ -38,6 +38,7 @@ from everyfold.judge.interval_methods import corrected_t
 from everyfold.judge.leaks import leaks_of
 from everyfold.judge.model_scores import ModelScores
 from everyfold.judge.responses import Split, fold_responses, truth_of
+from everyfold.judge.row_scores import read_metric
 
 # The score of a search is its selection repeated on 15 training sets, if that should take no longer
 # than so many seconds.
@@ -240,6 +241,9 @@ class _Judgement:
             scores = score_table(search, None)[:, search.best_index_]
             ratio, unit = ratio_of(search, self.X, self.y)
             own = corrected_t(scores, ratio, self.level)
+            metric = read_metric(search, None)
+            if metric is not None and np.array_equal(np.clip(scores, *metric.ends), scores):
+                own = own.within(*metric.ends)
         except ValueError as error:
             return None, VerdictLine("score", f"{label} {number(best)}, without interval: {error}")
         words = "the scores of the winner's folds, by which it was selected"
@@ -253,8 +257,7 @@ class _Judgement:
     def _interval(self, model: Search, cv: Splitter, scoring: Scorer = None) -> ScoreInterval:
         """The score with its interval; its warnings are lines of the verdict."""
         how = {"cv": cv, "groups": self.groups, "scoring": scoring, "level": self.level}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return score_interval(model, self.X, self.y, **how)
 
     def _outer(self) -> Splitter:
@@ -470,6 +473,9 @@ class ResultView:
     def __str__(self) -> str:
         return f"{self!r}\n{verdict(self)}" if hasattr(self, "cv_results_") else repr(self)
 
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)  # part of a sentence
+
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + _result_view(self)  # type: ignore[misc]
 
@@ -492,6 +498,7 @@ def _result_view(search: Search) -> str:
         lines.append(("best_score_", f"{number(search.best_score_)} ({label_of(search)})"))
     if hasattr(search, "cv_results_"):
         lines += search.plan_.lines()
-        lines += [(line.topic, str(line)) for line in verdict(search).lines]
+        said = {name for name, _ in lines}  # the plan says how exact the scores are, too
+        lines += [(v.topic, str(v)) for v in verdict(search).lines if v.topic not in said]
     lines += [("path_", line) for line in getattr(search, "summary_", "").splitlines()]
     return _html(lines) if lines else ""

@@ -40,10 +40,7 @@ from everyfold.kernels.pairwise import (
     squared_distances,
     squared_norms,
 )
-from everyfold.kernels.precomputed import (
-    finite,
-    symmetrised,
-)
+from everyfold.kernels.precomputed import finite, symmetrised
 
 
 class Kernel(ABC):

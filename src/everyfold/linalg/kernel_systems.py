@@ -179,7 +179,7 @@ class KernelSystems:
         """Whether nothing but rounding is left of their equations."""
         return self.whole is None and all(rows is not None for rows, _ in self.factors)
 
-    def among(self, columns: Index) -> KernelSystems:
+    def subset(self, columns: Index) -> KernelSystems:
         """Some of them."""
         factors = tuple(self.factors[j] for j in columns)
         S, inverse = self.S[:, columns], self.inverse[:, columns]

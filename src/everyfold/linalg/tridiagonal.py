@@ -43,12 +43,7 @@ _ILL = 1e-8
 
 
 def ridge_solutions(
-    A: AnyArray,
-    rhos: Sequence[float],
-    B: Array,
-    *,
-    overwrite: bool = False,
-    precision: float = 0.0,
+    A: AnyArray, rhos: Sequence[float], B: Array, *, overwrite: bool = False, precision: float = 0.0
 ) -> tuple[Array, Array]:
     """(A + ρI)⁻¹ B of a positive semi-definite A, (ridges, n, q), and the condition numbers.
 

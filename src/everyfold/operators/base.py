@@ -18,12 +18,7 @@ import numpy as np
 from everyfold._typing import Array, Index, Matrix, Order, Params, Route
 from everyfold.kernels import Kernel
 from everyfold.linalg.symmetric import CHUNK
-from everyfold.operators.response import (
-    Quadratic,
-    Response,
-    RidgeModels,
-    StructureError,
-)
+from everyfold.operators.response import Quadratic, Response, RidgeModels, StructureError
 
 Ability = TypeVar("Ability")
 

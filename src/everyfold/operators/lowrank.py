@@ -229,7 +229,7 @@ class LowRank(SupportsResponse):
                 found = []  # by rounding: the spectrum knows better
             for rho, (system, coef) in zip(rhos, found, strict=False):
                 if system.condition <= limit:
-                    yield kind(centred, quadratic, _Late(centred, rho, system.condition), rho, coef)
+                    yield kind(centred, quadratic, None, rho, coef, system.condition)
                 else:
                     yield kind(centred, quadratic, _safely(centred, rho, limit), rho)
             if found:
@@ -394,29 +394,6 @@ class _FromColumns(_Inverse):
         return coef
 
 
-@dataclass(frozen=True)
-class _Late:
-    """The same, factorised when something else than the solution is asked for."""
-
-    centred: _Centred
-    rho: float
-    condition: float
-
-    @cached_property
-    def _found(self) -> _Inverse:
-        return _factor(self.centred, self.rho)
-
-    @property
-    def P(self) -> Array:
-        return self._found.P
-
-    def rotate(self) -> Array:
-        return self._found.rotate()
-
-    def solve(self, centred: _Centred, rho: float) -> Array:
-        return self._found.solve(centred, rho)
-
-
 class _Spectrum:
     """Eigenvalues and eigenvectors of the Gram matrix; they serve every ridge."""
 
@@ -486,19 +463,26 @@ class LowRankResponse(Response):
         self,
         centred: _Centred,
         quadratic: Quadratic,
-        inverse: _Inverse | _Late,
+        inverse: _Inverse | None,
         rho: float,
         coef: Array | None = None,
+        condition: float = 1.0,
     ) -> None:
-        """Coefficients that are known already are not solved for again."""
+        """Without an inverse, the coefficients and the condition number are known already."""
         self.rho = rho
         self._coef = coef
-        self.condition = inverse.condition
+        self.condition = condition if inverse is None else inverse.condition
         self._centred = centred
         self._quadratic = quadratic
-        self._inverse = inverse
+        if inverse is not None:
+            self._inverse = inverse
         weight = float(quadratic.s @ quadratic.s)
         self._mean = 1.0 / weight if quadratic.intercept and weight > 0.0 else 0.0
+
+    @cached_property
+    def _inverse(self) -> _Inverse:
+        """The inverse, factorised when something else than the solution is asked for."""
+        return _factor(self._centred, self.rho)
 
     @property
     def scale(self) -> float:

@@ -705,8 +705,7 @@ class Circulant(Structure):
 
     def check(self, n: int, weights: Array, sets: Sequence[Index]) -> None:
         """See base class: equal weights, and blocks of rows with fixed leading indices."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CirculantWarning)  # binding says it
+        with warnings.catch_warnings(action="ignore", category=CirculantWarning):  # binding says it
             grid = self._grid(n)
         check_sets(grid, weights, sets)
 

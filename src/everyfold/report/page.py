@@ -254,14 +254,14 @@ def _score_cards(
         error = "of one fit, without folds"
     else:
         folds = pluralise(found.n_splits, "fold")
-        error = f"± {number(found.error[best])}, one standard error over {folds}"
+        error = f"± {found.error[best]:.2g}, one standard error over {folds}"
     mean = "Best" if found.n_splits < 2 else "Best mean"
     yield f"{mean} {found.label}", number(getattr(search, "best_score_", found.mean[best])), error
     honest = findings.honest
     if not isinstance(honest, str):
         low, high = (number(value) for value in honest.interval)
         small = f"{low} to {high} ({rounded(honest.confidence, 0, '%')})"
-        small += f"; selection bias {number(honest.bias)}" if len(found.mean) > 1 else ""
+        small += f"; selection bias {honest.bias:.2g}" if len(found.mean) > 1 else ""
         yield f"Honest {found.label}", number(honest.estimate), small
 
 

@@ -204,7 +204,8 @@ class FastSearchCV(
         KeyboardInterrupt, SystemExit, Exception
             If the search is interrupted by Ctrl-C or SIGTERM (in the main thread, unless a handler
             is installed), or if an error occurs. The candidates finished by then are in the usual
-            attributes, and the best of them is refitted.
+            attributes, and the best of them is refitted. A refit by libsvm sees no signal before it
+            ends.
         """
         state = self._begin(X, y, params)
         with sigterm_raises():

@@ -254,12 +254,12 @@ class OutOfFoldPredictions:
     """
 
     values: AnyArray
-    spread: Array
-    repeats: Index
+    spread: Array = field(repr=False)
+    repeats: Index = field(repr=False)
     is_exact: bool
     status: str
-    truth: AnyArray
-    std: Array | None = None
+    truth: AnyArray = field(repr=False)
+    std: Array | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class KeptValues:
         if not self.target.has_probabilities:
             raise ValueError(
                 "method='predict_proba' needs a classifier with the logistic loss; use "
-                "method='decision_function'"
+                "FastCalibratedClassifierCV for probabilities, or method='decision_function'"
             )
         return self.target.probabilities(self.values)
 
@@ -540,8 +540,7 @@ def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
     request = replace(
         request, scorer=None, options=options, wants=RequestedOutputs(selects_by=None)
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # all has been said in the search itself
+    with warnings.catch_warnings(action="ignore"):  # all has been said in the search itself
         return evaluate_request(plan(data, request), data, request)[number]
 
 

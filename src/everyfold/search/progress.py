@@ -338,8 +338,8 @@ def find_bar() -> Bar | None:
     if not (sys.stdout.isatty() or hasattr(shell, "kernel")):
         return None  # a file or a pipe, where each state of a bar would be a line
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # without ipywidgets tqdm shows a bar of text
+        # Without ipywidgets tqdm shows a bar of text.
+        with warnings.catch_warnings(action="ignore"):
             from tqdm.auto import tqdm
     except ImportError:
         return None

@@ -15,14 +15,7 @@ import numpy.typing as npt
 
 from everyfold.svm.core.workspace import padded, workspace
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import (
-    SHORT,
-    FloatArray,
-    Kernel,
-    count_workers,
-    map_interruptibly,
-    unit_bounds,
-)
+from everyfold.svm.paths import SHORT, FloatArray, Kernel, map_interruptibly, unit_bounds
 
 # Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
 # certain, and goes on to the next one only if it is not.
@@ -144,7 +137,7 @@ def held_out_values(
     >>> from everyfold.svm.paths import svm_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> K, w, every = np.outer(x, x), np.ones(4), np.arange(4)
-    >>> full = svm_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
+    >>> full = svm_paths(K, np.sign(x), [10.0], w, tol=1e-6).coef[0]
     >>> removal = RowRemovals(10.0, full, K @ full, np.array([1]), every)
     >>> held_out_values(K, np.sign(x), w, [removal], tolerances=[1e-6])[0].values.round(3)
     array([-0.333])
@@ -199,13 +192,13 @@ def refit_without_rows(
     K: Kernel,
     y: FloatArray,
     bounds: FloatArray,
-    removals: Sequence[RowRemovals],
+    removal: RowRemovals,
     *,
     epsilon: float | None = None,
     tol: float = 1e-3,
     max_iter: int = 100_000,
     n_threads: int = 1,
-) -> list[RowRefits]:
+) -> RowRefits:
     r"""Values of single rows under the ``SVC`` or ``SVR`` fitted without the row, to ``tol``.
 
     :func:`held_out_values` ends when a sign is sure; here a value is as good as that of a fold of
@@ -213,15 +206,16 @@ def refit_without_rows(
 
     Parameters
     ----------
-    K, y, bounds, removals, epsilon
+    K, y, bounds, removal, epsilon
         As in :func:`held_out_values`; every row of positive bound may move.
-    tol, max_iter, n_threads
+    tol, max_iter
         As in :func:`svm_paths`, for each row that is held out.
+    n_threads : int, default=1
+        Rows that are left out at a time. The result does not depend on it.
 
     Returns
     -------
-    list of RowRefits
-        One for each model.
+    RowRefits
 
     Notes
     -----
@@ -236,43 +230,36 @@ def refit_without_rows(
     >>> from everyfold.svm.paths import svm_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> K, w, row = np.outer(x, x), np.ones(4), np.array([1])
-    >>> full = svm_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
+    >>> full = svm_paths(K, np.sign(x), [10.0], w, tol=1e-6).coef[0]
     >>> removal = RowRemovals(10.0, full, K @ full, row, row)
-    >>> refit_without_rows(K, np.sign(x), w, [removal], tol=1e-6)[0].values.round(3)
+    >>> refit_without_rows(K, np.sign(x), w, removal, tol=1e-6).values.round(3)
     array([-0.333])
     """
     from everyfold.svm.core.drivers import refit_rows
 
     kernel, unit = Kernel32.of(K), unit_bounds(y, bounds, epsilon)
-    p, workers = np.where(bounds > 0.0, y, 0.0), count_workers(n_threads)
-    stop = np.zeros(1, dtype=np.int64)
-    found = [
-        RowRefits(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
-        for removal in removals
-    ]
+    p, stop = np.where(bounds > 0.0, y, 0.0), np.zeros(1, dtype=np.int64)
+    held = RowRefits(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
 
     def solve(worker: int) -> None:
-        share = slice(worker, None, workers)
-        width = kernel.rows.shape[1]
-        memory = workspace(len(kernel), width)
-        for removal, held in zip(removals, found, strict=True):
-            values, violation = held.values[share].copy(), held.violation[share].copy()
-            refit_rows(
-                kernel.rows,
-                removal.C * unit,
-                np.ascontiguousarray(removal.coef),
-                p,
-                removal.rows[share].copy(),
-                float(epsilon or 0.0),
-                float(tol),
-                int(max_iter),
-                stop,
-                values,
-                violation,
-                width,
-                *memory,
-            )
-            held.values[share], held.violation[share] = values, violation
+        share, width = slice(worker, None, n_threads), kernel.rows.shape[1]
+        values, violation = held.values[share].copy(), held.violation[share].copy()
+        refit_rows(
+            kernel.rows,
+            removal.C * unit,
+            np.ascontiguousarray(removal.coef),
+            p,
+            removal.rows[share].copy(),
+            float(epsilon or 0.0),
+            float(tol),
+            int(max_iter),
+            stop,
+            values,
+            violation,
+            width,
+            *workspace(len(kernel), width),
+        )
+        held.values[share], held.violation[share] = values, violation
 
-    map_interruptibly(solve, list(range(workers)), workers, stop)
-    return found
+    map_interruptibly(solve, list(range(n_threads)), n_threads, stop)
+    return held

@@ -21,7 +21,6 @@ References
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -51,30 +50,30 @@ SHORT, GENTLE = 500, 1e4
 
 @dataclass(frozen=True)
 class PathResults:
-    """Solutions of every fold at every C, in the caller's order of folds and Cs.
+    """Solutions of one training set at every C, in the caller's order of Cs.
 
     Attributes
     ----------
-    decision : ndarray of shape (n_folds, n_C, n)
-        Decision value f(x_i) + b of **every** row i under the model trained on the fold's training
-        rows. The entries of held-out rows are the held-out values. NaN where a fold cannot be
-        trained (no row, or for the hinge a single class).
-    intercept : ndarray of shape (n_folds, n_C)
+    decision : ndarray of shape (n_C, n)
+        Decision value f(x_i) + b of **every** row i under the model trained on the training rows.
+        The entries of held-out rows are the held-out values. NaN where nothing can be trained (no
+        row, or for the hinge a single class).
+    intercept : ndarray of shape (n_C,)
         The bias b, with scikit-learn's sign of ``intercept_``.
-    iterations : ndarray of int, shape (n_folds, n_C)
+    iterations : ndarray of int, shape (n_C,)
         Pair steps taken; 0 where the solution of a smaller C already was the solution.
-    violation : ndarray of shape (n_folds, n_C)
+    violation : ndarray of shape (n_C,)
         Largest violation of the optimality conditions, libsvm's stopping quantity.
-    converged : ndarray of bool, shape (n_folds, n_C)
+    converged : ndarray of bool, shape (n_C,)
         Whether ``violation <= tol``.
-    play : ndarray of shape (n_folds, n_C)
+    play : ndarray of shape (n_C,)
         The length of the interval of biases that are all solutions, where no support vector is
         free; 0 where there is one bias. ``intercept`` is the middle; libsvm's is that or an end, as
         rounding decides.
-    spread : ndarray of shape (n_folds, n_C)
+    spread : ndarray of shape (n_C,)
         Standard deviation of the decision values of training rows.
-    coef : ndarray of shape (n_folds, n_C, n) or None
-        Signed dual coefficients β, kept if asked for; what `start` takes.
+    coef : ndarray of shape (n_C, n)
+        Signed dual coefficients β; what `start` takes.
     """
 
     decision: FloatArray
@@ -84,7 +83,7 @@ class PathResults:
     converged: npt.NDArray[np.bool_]
     play: FloatArray
     spread: FloatArray
-    coef: FloatArray | None = None
+    coef: FloatArray
 
 
 @dataclass(frozen=True)
@@ -294,32 +293,29 @@ def _play(play: FloatArray) -> FloatArray:
 
 def svm_paths(
     K: Kernel,
-    y: npt.ArrayLike,
+    y: FloatArray,
     Cs: npt.ArrayLike,
-    bounds: npt.ArrayLike,
+    bounds: FloatArray,
     *,
     epsilon: float | None = None,
     tol: float = 1e-3,
     max_iter: int = 1_000_000,
-    n_threads: int = 1,
-    start: npt.ArrayLike | None = None,
-    keep_coef: bool = False,
+    start: FloatArray | None = None,
     stop: Stop | None = None,
 ) -> PathResults:
-    r"""Decision values of ``SVC``, or predictions of ``SVR``, for every fold and every C.
+    r"""Decision values of ``SVC``, or predictions of ``SVR``, for one training set and every C.
 
     Parameters
     ----------
     K : ndarray of shape (n, n)
         Symmetric kernel matrix of all rows, used as float32, as in libsvm; or a :class:`Kernel32`,
         which saves the conversion where several calls use the same kernel.
-    y : array-like of shape (n,) or (n_folds, n)
-        Labels -1 and +1, or the targets of a regression; one row per fold where the folds are
-        different problems, as in one-versus-one. Those of rows with bound 0 are not read.
+    y : ndarray of shape (n,)
+        Labels -1 and +1, or the targets of a regression. Those of rows with bound 0 are not read.
     Cs : array-like of shape (n_C,)
         Values of C, in any order.
-    bounds : array-like of shape (n_folds, n)
-        Multipliers of C: 0 for a row that is held out of the fold, 1 for an ordinary training row,
+    bounds : ndarray of shape (n,)
+        Multipliers of C: 0 for a row that is held out, 1 for an ordinary training row,
         otherwise its sample weight times its class weight.
     epsilon : float, optional
         The half width of SVR's tube, within which an error is free. Without it the loss is SVC's
@@ -327,17 +323,13 @@ def svm_paths(
     tol : float, default=1e-3
         Largest violation accepted, in libsvm's meaning; for SVR it has the unit of y.
     max_iter : int, default=1000000
-        Pair steps allowed for each fold and C. Running out is reported, not raised.
-    n_threads : int, default=1
-        Folds solved at a time; -1 for all processors. The result does not depend on it.
-    start : array-like of shape (n_folds, n_C, n), optional
-        Feasible coefficients to start each fold and C from, in place of going up in C: the `coef`
-        of a former, looser call. Take ``coef[:, selected]`` to solve only some Cs again.
-    keep_coef : bool, default=False
-        Whether to return the dual coefficients.
+        Pair steps allowed for each C. Running out is reported, not raised.
+    start : ndarray of shape (n_C, n), optional
+        Feasible coefficients to start each C from, in place of going up in C: the `coef` of a
+        former, looser call. Take ``coef[selected]`` to solve only some Cs again.
     stop : int array of shape (1,), optional
-        Set it to 1 from elsewhere and the work ends soon. With it, all folds are solved in the
-        calling thread.
+        Set it to 1 from elsewhere and the work ends soon. With it, the work is done in the calling
+        thread.
 
     Returns
     -------
@@ -346,8 +338,8 @@ def svm_paths(
 
     Notes
     -----
-    **Cost**: about 1 ns·n for each pair step; memory 8·n bytes for each fold and C (twice that with
-    `keep_coef`), and up to half of K for each thread while a long run works on its active rows.
+    **Cost**: about 1 ns·n for each pair step; memory 16·n bytes for each C, and up to half of K
+    while a long run works on its active rows.
 
     **Exact?** To `tol`, like libsvm itself. A search can use ``tol=0.05`` for the whole grid and
     solve the best candidates again at 1e-3. libsvm solves SVR in 2n variables, here it has n.
@@ -357,74 +349,55 @@ def svm_paths(
     >>> import numpy as np
     >>> from everyfold.svm.paths import svm_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
-    >>> held_out = np.array([[1.0, 0.0, 1.0, 1.0]])  # one fold, leaving the second row out
+    >>> held_out = np.array([1.0, 0.0, 1.0, 1.0])  # the second row is left out
     >>> paths = svm_paths(np.outer(x, x), np.sign(x), [10.0], held_out, tol=1e-6)
     >>> paths.decision.round(3)
-    array([[[-1.   , -0.333,  1.   ,  1.667]]])
+    array([[-1.   , -0.333,  1.   ,  1.667]])
 
     A regression on the same rows:
 
     >>> paths = svm_paths(np.outer(x, x), x, [10.0], held_out, epsilon=0.5, tol=1e-6)
     >>> paths.decision.round(3)
-    array([[[-1.5 , -0.75,  0.75,  1.5 ]]])
+    array([[-1.5 , -0.75,  0.75,  1.5 ]])
     """
-    kernel, w = Kernel32.of(K), np.ascontiguousarray(bounds, dtype=np.float64)
-    # Rows that the fold does not use have a target of 0.
-    p = np.ascontiguousarray(np.where(w > 0.0, y, 0.0), dtype=np.float64)
+    kernel, w = Kernel32.of(K), np.asarray(bounds, dtype=np.float64)
+    # Rows that the training set does not use have a target of 0.
+    p = np.where(w > 0.0, y, 0.0).astype(np.float64)
     unit, checked = unit_bounds(p, w, epsilon), np.asarray(Cs, dtype=np.float64)
-    order = np.argsort(checked, kind="stable")
-    n_folds, n = p.shape
-    shape = (n_folds, len(checked), n)
-    nothing, all_rows = np.zeros((0, n)), np.zeros(0, dtype=np.intp)
-    begins = [nothing] * n_folds
-    if start is not None:
-        # Rounding at the bounds is taken off.
-        lower, upper = (unit[:, None, side] * checked[:, None] for side in (0, 1))
-        begins = list(np.clip(start, lower, upper)[:, order].copy(order="C"))
-    decision = np.full(shape, np.nan)
-    coef = np.zeros(shape if keep_coef else (n_folds, 0, n))
-    summary = np.full((*shape[:2], 5), np.nan)
+    order, n = np.argsort(checked, kind="stable"), len(w)
+    nothing, shape = np.zeros((0, n)), (len(checked), n)
+    begin = nothing
+    if start is not None:  # rounding at the bounds is taken off
+        begin = np.clip(start, *(side * checked[:, None] for side in unit))[order].copy(order="C")
+    decision, coef = np.full(shape, np.nan), np.zeros(shape)
+    summary = np.full((1, len(checked), 5), np.nan)
     # A flag of the caller's can only be set from outside this thread, which then may do the work.
     in_this_thread, stop = stop is not None, np.zeros(1, dtype=np.int64) if stop is None else stop
 
-    def solve(fold: int) -> None:
-        results = begins[fold], decision[fold], coef[fold], summary[fold : fold + 1]
-        _run_compiled(
-            kernel,
-            all_rows,
-            np.array([0, n]),
-            p[fold],
-            unit[fold],
-            checked[order],
-            float(epsilon or 0.0),
-            tol,
-            max_iter,
-            stop,
-            results,
-        )
+    def solve(_: int) -> None:
+        results = begin, decision, coef, summary
+        sizes = np.zeros(0, dtype=np.intp), np.array([0, n])
+        tube = float(epsilon or 0.0)
+        _run_compiled(kernel, *sizes, p, unit, checked[order], tube, tol, max_iter, stop, results)
 
     # Without a coefficient that may go down and one that may go up there is nothing to train.
-    is_trainable = (unit[:, 0] < 0).any(axis=1) & (unit[:, 1] > 0).any(axis=1)
-    folds = np.flatnonzero(is_trainable).tolist()
-    is_short = len(folds) == 1 and n <= SHORT
-    is_short &= float(checked.max(initial=0.0) * kernel.diagonal.max(initial=0.0)) <= GENTLE
-    if in_this_thread or is_short:
-        for fold in folds:
-            solve(fold)
-    else:
-        map_interruptibly(solve, folds, count_workers(n_threads), stop)
+    if (unit[0] < 0.0).any() and (unit[1] > 0.0).any():
+        hardest = float(checked.max(initial=0.0) * kernel.diagonal.max(initial=0.0))
+        if in_this_thread or (n <= SHORT and hardest <= GENTLE):
+            solve(0)
+        else:
+            map_interruptibly(solve, [0], 1, stop)
     back = np.argsort(order, kind="stable")
-    summary = summary[:, back]
-    violation = summary[..., 2]
+    intercept, iterations, violation, play, spread = summary[0, back].T
     return PathResults(
-        decision=decision[:, back],
-        intercept=summary[..., 0],
-        iterations=np.nan_to_num(summary[..., 1]).astype(np.int64),
-        violation=violation,
-        converged=violation <= tol,
-        play=_play(summary[..., 3]),
-        spread=summary[..., 4],
-        coef=coef[:, back] if keep_coef else None,
+        decision[back],
+        intercept,
+        np.nan_to_num(iterations).astype(np.int64),
+        violation,
+        violation <= tol,
+        _play(play),
+        spread,
+        coef[back],
     )
 
 
@@ -436,11 +409,6 @@ def unit_bounds(y: FloatArray, w: FloatArray, epsilon: float | None) -> FloatArr
     if epsilon is None:
         return np.stack([-w * (y < 0), w * (y > 0)], axis=-2)
     return np.stack([-w, w], axis=-2)
-
-
-def count_workers(n_threads: int) -> int:
-    """The number of threads; all processors for a negative number."""
-    return n_threads if n_threads > 0 else os.cpu_count() or 1
 
 
 def map_interruptibly(

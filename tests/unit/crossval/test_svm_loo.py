@@ -20,7 +20,8 @@ from everyfold.operators import DenseMatrix
 from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
-from everyfold.svm.paths import svm_paths
+from everyfold.svm.paths import svm_paths as one_path
+from tests.cases import svm_paths_of_folds as svm_paths
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),
@@ -168,12 +169,12 @@ def test_a_bias_that_is_not_unique_is_libsvms_own(n, is_loose):
 
 def test_refits_that_run_out_of_steps_are_not_called_exact():
     K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
-    full = svm_paths(K, SIGNS, [10.0], WEIGHTS[None], tol=1e-6, keep_coef=True)
+    full = svm_paths(K, SIGNS, [10.0], WEIGHTS[None], tol=1e-6)
     removal = RowRemovals(
         10.0, full.coef[0, 0], full.decision[0, 0] - full.intercept[0, 0], rows, rows
     )
-    (few,) = refit_without_rows(K, SIGNS, WEIGHTS, [removal], tol=1e-6, max_iter=3)
-    (many,) = refit_without_rows(K, SIGNS, WEIGHTS, [removal], tol=1e-6)
+    few = refit_without_rows(K, SIGNS, WEIGHTS, removal, tol=1e-6, max_iter=3)
+    many = refit_without_rows(K, SIGNS, WEIGHTS, removal, tol=1e-6)
     held = np.tile(WEIGHTS, (len(rows), 1))
     held[np.arange(len(rows)), rows] = 0.0
     true = svm_paths(K, SIGNS, [10.0], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
@@ -235,10 +236,10 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C):
         y, loss = SIGNS, Hinge()
     else:
         y, loss = NUMBERS, EpsilonInsensitive(0.1)
-    options = {"tol": 1e-7, "keep_coef": True} | ({"epsilon": 0.1} if kind == "epsilon" else {})
+    options = {"tol": 1e-7} | ({"epsilon": 0.1} if kind == "epsilon" else {})
     K = K.astype(np.float32).astype(np.float64)
     problem = Problem(y[:, None], WEIGHTS, loss, intercept=True)
-    full = svm_paths(K, y, [C], WEIGHTS[None], **options)
+    full = one_path(K, y, [C], WEIGHTS, **options)
     ours = single.hold_out_by_steps(
         problem,
         DenseMatrix(K),
@@ -252,13 +253,13 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C):
     np.fill_diagonal(held, 0.0)
     each = svm_paths(K, y, [C], held, **options)
     limit = C * WEIGHTS
-    steady = [i for i in range(len(y)) if is_steady(full.coef[0, 0], each.coef[i, 0], limit, i)]
-    a = full.coef[0, 0][steady]
+    steady = [i for i in range(len(y)) if is_steady(full.coef[0], each.coef[i, 0], limit, i)]
+    a = full.coef[0][steady]
     true = each.decision[steady, 0, steady]
     # Free and bounded support vectors have to be among them, and their values have to move.
     assert np.count_nonzero(a) >= 3
-    assert np.abs(true - full.decision[0, 0][steady]).max() > 1e-2
-    found, before = ours.values[steady, 0], full.decision[0, 0][steady]
+    assert np.abs(true - full.decision[0][steady]).max() > 1e-2
+    found, before = ours.values[steady, 0], full.decision[0][steady]
     # Of labels nothing is spent on a sign that cannot turn.
     margin = y[steady] * before
     is_open = (kind == "epsilon") | ((margin > 0.0) & (margin < 4.0 * np.abs(a)))
@@ -272,8 +273,8 @@ def test_steady_rows_are_free_and_bounded_over_the_cases_above():
     for C in (0.05, 0.5, 5.0):
         held = np.tile(WEIGHTS, (len(X), 1))
         np.fill_diagonal(held, 0.0)
-        full = svm_paths(K, SIGNS, [C], WEIGHTS[None], tol=1e-7, keep_coef=True).coef[0, 0]
-        each = svm_paths(K, SIGNS, [C], held, tol=1e-7, keep_coef=True).coef[:, 0]
+        full = svm_paths(K, SIGNS, [C], WEIGHTS[None], tol=1e-7).coef[0, 0]
+        each = svm_paths(K, SIGNS, [C], held, tol=1e-7).coef[:, 0]
         for i in range(len(X)):
             if full[i] != 0.0 and is_steady(full, each[i], C * WEIGHTS, i):
                 kinds.add(abs(full[i]) < C * WEIGHTS[i])
@@ -285,7 +286,7 @@ def test_leaving_a_row_out_of_svr_is_the_fit_without_it(C):
     K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
     held = np.tile(WEIGHTS, (len(rows), 1))
     held[np.arange(len(rows)), rows] = 0.0
-    full = svm_paths(K, NUMBERS, [C], WEIGHTS[None], epsilon=0.1, tol=1e-6, keep_coef=True)
+    full = svm_paths(K, NUMBERS, [C], WEIGHTS[None], epsilon=0.1, tol=1e-6)
     values = full.decision[0, 0] - full.intercept[0, 0]
     removal = RowRemovals(C, full.coef[0, 0], values, rows, np.arange(90))
     ours = held_out_values(
@@ -303,7 +304,7 @@ def test_leaving_a_row_out_is_the_fit_without_it():
     held = np.tile(WEIGHTS, (len(rows), 1))
     held[np.arange(len(rows)), rows] = 0.0
     for C in (0.1, 10.0):
-        full = svm_paths(K, SIGNS, [C], WEIGHTS[None], tol=1e-6, keep_coef=True)
+        full = svm_paths(K, SIGNS, [C], WEIGHTS[None], tol=1e-6)
         coef = full.coef[0, 0]
         removal = RowRemovals(
             C, coef, full.decision[0, 0] - full.intercept[0, 0], rows, np.arange(90)
@@ -318,7 +319,7 @@ def test_leaving_a_row_out_is_the_fit_without_it():
 
 def test_a_row_that_nobody_can_stand_in_for_has_no_value():
     K, y, w = np.eye(3), np.array([1.0, -1.0, -1.0]), np.ones(3)
-    full = svm_paths(K, y, [0.1], w[None], keep_coef=True).coef[0, 0]
+    full = svm_paths(K, y, [0.1], w[None]).coef[0, 0]
     removal = RowRemovals(0.1, full, K @ full, np.array([0]), np.arange(3))
     (left,) = held_out_values(K, y, w, [removal])
     assert np.isnan(left.values).all()
@@ -327,7 +328,7 @@ def test_a_row_that_nobody_can_stand_in_for_has_no_value():
 
 def test_values_whose_steps_ran_out_say_so_and_are_no_higher_than_the_refits():
     K, rows, C = RBF(0.3)(X), np.arange(len(X)), 100.0
-    full = svm_paths(K, SIGNS, [C], np.ones((1, 90)), tol=1e-6, keep_coef=True)
+    full = svm_paths(K, SIGNS, [C], np.ones((1, 90)), tol=1e-6)
     is_support = full.coef[0, 0] != 0.0
     rows = rows[is_support & (SIGNS * full.decision[0, 0] > 0.0)]
     values = full.decision[0, 0] - full.intercept[0, 0]
@@ -346,7 +347,7 @@ def test_values_whose_steps_ran_out_say_so_and_are_no_higher_than_the_refits():
 def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
     K, C = RBF(0.3)(X), np.array([100.0])
     problem = Problem(SIGNS[:, None], np.ones(90), Hinge(), intercept=True)
-    full = svm_paths(K, SIGNS, C, np.ones((1, 90)), keep_coef=True)
+    full = one_path(K, SIGNS, C, np.ones(90))
     folds = Folds.leave_one_out(90)
 
     def leave(kernel):
@@ -362,7 +363,7 @@ def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
 def test_larger_cs_that_change_nothing_share_their_record():
     problem = Problem(SIGNS[:, None], np.ones(len(X)), Hinge(), intercept=True)
     K, Cs = RBF(20.0)(X), np.array([100.0, 0.1, 1e4])
-    full = svm_paths(K, SIGNS, Cs, np.ones((1, len(X))), keep_coef=True)
+    full = one_path(K, SIGNS, Cs, np.ones(len(X)))
     folds = Folds.leave_one_out(len(X))
     records = single.hold_out_by_steps(problem, DenseMatrix(K), Cs, full, folds, Kernel32(K))
     assert_allclose(records[0].values, records[2].values, rtol=0.0, atol=0.0)
@@ -473,10 +474,10 @@ def test_rounding_frees_no_support_vector_that_takes_over_a_coefficient(seed):
     rng = np.random.default_rng(seed)
     K, y = RBF(0.3)(rng.normal(size=(21, 1))), np.where(np.arange(21) % 2 == 0, 1.0, -1.0)
     for C in rng.uniform(0.05, 0.6, 6):
-        coef = svm_paths(K, y, [C], np.ones((1, 21)), tol=1e-6, keep_coef=True).coef[0, 0]
+        coef = svm_paths(K, y, [C], np.ones((1, 21)), tol=1e-6).coef[0, 0]
         rows = np.flatnonzero((y > 0.0) & (coef != 0.0))
         removal = RowRemovals(C, coef, K @ coef, rows, rows)
-        (left,) = refit_without_rows(K, y, np.ones(21), [removal], tol=1e-6)
+        left = refit_without_rows(K, y, np.ones(21), removal, tol=1e-6)
         held = 1.0 - np.eye(21)[rows]
         true = svm_paths(K, y, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
         assert_allclose(left.values, true, atol=1e-3)

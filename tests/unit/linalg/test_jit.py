@@ -255,7 +255,7 @@ search()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_search_survives_its_damaged_cache(tmp_path):
     x = np.array([-2.0, -1.0, 1.0, 2.0])
-    svm_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))  # now there is a cache to copy
+    svm_paths(np.outer(x, x), np.sign(x), [1.0], np.ones(4))  # now there is a cache to copy
     done = subprocess.run(
         [sys.executable, "-c", SEARCHES, str(fold_paths.folder)],
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
@@ -318,7 +318,7 @@ from everyfold.svm.core import drivers, solver, state, steps
 from everyfold.svm.paths import svm_paths
 
 x = np.array([-2.0, -1.0, 1.0, 2.0])
-svm_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))
+svm_paths(np.outer(x, x), np.sign(x), [1.0], np.ones(4))
 modules, kind = (state, steps, solver, drivers), type(steps._move)
 parts = {name: part for m in modules for name, part in vars(m).items() if type(part) is kind}
 found = {name: part.signatures for name, part in parts.items()}

@@ -96,7 +96,7 @@ class TestOperator:
         kept = pickle.loads(pickle.dumps(operator.expand(coef)))
         close(kept(new), K_new @ a)
         close(kept.link(new) @ kept.coef, K_new @ a)
-        assert kept.link(new).shape == (new.shape[0], kept.width)
+        assert kept.link(new).shape == (new.shape[0], len(kept.coef))
 
     @pytest.mark.parametrize("chunk", [1, 2**23])
     def test_expansions_are_the_same_in_pieces(self, with_matrix, chunk, monkeypatch):
@@ -287,7 +287,7 @@ def test_a_primal_form_needs_a_linear_kernel():
 def test_a_bare_matrix_cannot_predict_new_rows():
     with pytest.raises(TypeError, match="cannot predict new rows"):
         DenseMatrix(np.eye(3)).expand(np.ones((3, 1)))
-    assert Dense().bind(Linear(), cases.features()).expand(np.ones((30, 1))).width == 30
+    assert len(Dense().bind(Linear(), cases.features()).expand(np.ones((30, 1))).coef) == 30
 
 
 @pytest.mark.parametrize("intercept", [True, False])

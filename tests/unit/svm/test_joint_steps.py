@@ -10,7 +10,8 @@ from sklearn.svm import SVC, SVR
 from everyfold.linalg.box_constrained import boxed_step
 from everyfold.svm import joint_steps
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import PairProblems, pair_paths, svm_paths
+from everyfold.svm.paths import PairProblems, pair_paths
+from tests.cases import svm_paths_of_folds as svm_paths
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -122,10 +123,10 @@ def test_joint_steps_save_steps(classes, shares, monkeypatch):
     kernels = [rbf_kernel(X, gamma=0.02), linear_kernel(X), rbf_kernel(X.round(), gamma=0.02)]
     for K in kernels:
         bounds = np.ones((1, len(y)))
-        quick = svm_paths(K, y, CS, bounds, keep_coef=True)
+        quick = svm_paths(K, y, CS, bounds)
         with monkeypatch.context() as patch:
             patch.setattr(joint_steps, "FIXED", 1e12)
-            slow = svm_paths(K, y, CS, bounds, keep_coef=True)
+            slow = svm_paths(K, y, CS, bounds)
         assert quick.converged.all()
         assert 1.2 * quick.iterations.sum() < slow.iterations.sum()
         assert_allclose(quick.coef.sum(axis=2), 0.0, atol=1e-8)

@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
 from everyfold.svm.joint_steps import JointSteps
-from everyfold.svm.paths import svm_paths
+from tests.cases import svm_paths_of_folds as svm_paths
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -138,7 +138,7 @@ def test_reported_violation_is_the_true_one(classes, tol):
     X, y = classes
     bounds = leave_out(len(y), 3)
     K = rbf_kernel(X, gamma=0.2).astype(np.float32)
-    paths = svm_paths(K, y, [0.1, 10.0, 1000.0], bounds, tol=tol, keep_coef=True)
+    paths = svm_paths(K, y, [0.1, 10.0, 1000.0], bounds, tol=tol)
     for fold, w in enumerate(bounds):
         for c, C in enumerate([0.1, 10.0, 1000.0]):
             beta = paths.coef[fold, c]
@@ -154,7 +154,7 @@ def test_epsilon_meets_its_conditions(numbers):
     X, y = numbers
     bounds = leave_out(len(y), 2)
     K = rbf_kernel(X, gamma=0.5).astype(np.float32)
-    paths = svm_paths(K, y, CS, bounds, epsilon=0.2, tol=1e-4, keep_coef=True)
+    paths = svm_paths(K, y, CS, bounds, epsilon=0.2, tol=1e-4)
     for fold, w in enumerate(bounds):
         for c, C in enumerate(CS):
             true = violation(K, y, C, w, paths.coef[fold, c], 0.2, is_hinge=False)
@@ -168,7 +168,7 @@ def test_long_runs_on_active_rows_meet_the_conditions_of_all_rows():
     K = rbf_kernel(X, gamma=0.02).astype(np.float32)
     w = np.ones((1, len(y)))
     Cs = [10.0, 1000.0]
-    paths = svm_paths(K, y, Cs, w, tol=1e-4, keep_coef=True)
+    paths = svm_paths(K, y, Cs, w, tol=1e-4)
     assert paths.iterations.max() > 5 * len(y)
     for c, C in enumerate(Cs):
         true = violation(K, y, C, w[0], paths.coef[0, c], 0.0, is_hinge=True)
@@ -181,7 +181,7 @@ def test_rounding_of_the_gradient_is_noticed(numbers):
     y = 1e5 * y
     K = rbf_kernel(X, gamma=0.5).astype(np.float32)
     w = np.ones(len(y))
-    paths = svm_paths(K, y, [1e7], w[None], epsilon=0.0, tol=1e-2, keep_coef=True)
+    paths = svm_paths(K, y, [1e7], w[None], epsilon=0.0, tol=1e-2)
     assert paths.converged.all()
     beta = paths.coef[0, 0]
     assert violation(K, y, 1e7, w, beta, 0.0, is_hinge=False) <= 1.05e-2
@@ -194,7 +194,7 @@ def test_bias_is_the_mean_over_free_rows_or_the_middle(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1).astype(np.float32)
     w = np.ones((1, len(y)))
-    paths = svm_paths(K, y, [1.0, 1e-5], w, tol=0.3, keep_coef=True)
+    paths = svm_paths(K, y, [1.0, 1e-5], w, tol=0.3)
     residual = y - paths.coef[0].astype(np.float64) @ K
     size = np.abs(paths.coef[0])
     is_free = (size[0] > 0) & (size[0] < 1.0)
@@ -212,7 +212,7 @@ def test_play_is_how_far_the_bias_may_move(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1).astype(np.float32)
     w = np.where(y > 0, 1.0 / (y > 0).sum(), 1.0 / (y < 0).sum())
-    paths = svm_paths(K, y, [1e-3, 1e4], w[None], keep_coef=True)
+    paths = svm_paths(K, y, [1e-3, 1e4], w[None])
     residual = y - paths.coef[0, 0] @ K.astype(np.float64)
     width = residual[y > 0].min() - residual[y < 0].max()
     assert width > 1.0
@@ -264,8 +264,8 @@ def test_order_of_Cs_does_not_matter(classes):
     bounds = leave_out(len(y), 2)
     Cs = np.array([0.05, 1.0, 1.0, 30.0, 400.0])
     shuffle = np.array([3, 1, 4, 0, 2])
-    sorted_ = svm_paths(K, y, Cs, bounds, keep_coef=True)
-    shuffled = svm_paths(K, y, Cs[shuffle], bounds, keep_coef=True)
+    sorted_ = svm_paths(K, y, Cs, bounds)
+    shuffled = svm_paths(K, y, Cs[shuffle], bounds)
     for name in ("decision", "coef", "intercept", "violation", "converged"):
         assert_array_equal(getattr(shuffled, name), getattr(sorted_, name)[:, shuffle])
 
@@ -274,14 +274,14 @@ def test_solving_selected_Cs_again_from_a_loose_pass(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1)
     bounds = leave_out(len(y), 3)
-    loose = svm_paths(K, y, CS, bounds, tol=0.3, keep_coef=True)
+    loose = svm_paths(K, y, CS, bounds, tol=0.3)
     selected = [2, 0]
     again = svm_paths(K, y, CS[selected], bounds, tol=TIGHT, start=loose.coef[:, selected])
     cold = svm_paths(K, y, CS[selected], bounds, tol=TIGHT)
     assert np.abs(loose.decision[:, selected] - cold.decision).max() > 1e-3
     assert_allclose(again.decision, cold.decision, atol=1e-5)
     assert again.iterations.sum() < cold.iterations.sum()
-    solved = svm_paths(K, y, CS, bounds, tol=TIGHT, keep_coef=True)
+    solved = svm_paths(K, y, CS, bounds, tol=TIGHT)
     resumed = svm_paths(K, y, CS, bounds, tol=1.1 * TIGHT, start=solved.coef)
     assert resumed.iterations.sum() == 0
 
@@ -290,20 +290,11 @@ def test_larger_C_changes_nothing_once_no_bound_is_reached(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=10.0)
     bounds = leave_out(len(y), 2)
-    paths = svm_paths(K, y, [100.0, 1e4], bounds, tol=TIGHT, keep_coef=True)
+    paths = svm_paths(K, y, [100.0, 1e4], bounds, tol=TIGHT)
     assert np.abs(paths.coef).max() < 100.0
     assert_array_equal(paths.iterations[:, 1], 0)
     assert_array_equal(paths.decision[:, 1], paths.decision[:, 0])
     assert_array_equal(paths.coef[:, 1], paths.coef[:, 0])
-
-
-def test_threads_give_the_same_numbers(classes):
-    X, y = classes
-    K = rbf_kernel(X, gamma=0.1)
-    bounds = leave_out(len(y), 5)
-    one = svm_paths(K, y, CS, bounds)
-    assert_array_equal(svm_paths(K, y, CS, bounds, n_threads=3).decision, one.decision)
-    assert_array_equal(svm_paths(K, y, CS, bounds, n_threads=-1).decision, one.decision)
 
 
 def test_kernel_may_be_float32_read_only_or_fortran(classes):
@@ -343,7 +334,7 @@ def test_huge_C_on_separable_data_is_finite():
 def test_fold_of_one_class_is_nan_and_not_converged(classes):
     X, y = classes
     bounds = np.array([np.ones(len(y)), (y > 0) * 1.0, (y < 0) * 1.0, np.zeros(len(y))])
-    paths = svm_paths(rbf_kernel(X), y, [1.0, 2.0], bounds, keep_coef=True)
+    paths = svm_paths(rbf_kernel(X), y, [1.0, 2.0], bounds)
     assert np.isfinite(paths.decision[0]).all()
     assert np.isnan(paths.decision[1:]).all()
     assert np.isnan(paths.intercept[1:]).all()
@@ -354,7 +345,7 @@ def test_fold_of_one_class_is_nan_and_not_converged(classes):
 def test_tube_wider_than_the_data_has_no_support_vectors(numbers):
     X, y = numbers
     bounds = leave_out(len(y), 2)
-    paths = svm_paths(rbf_kernel(X), y, [1.0, 10.0], bounds, epsilon=50.0, keep_coef=True)
+    paths = svm_paths(rbf_kernel(X), y, [1.0, 10.0], bounds, epsilon=50.0)
     assert_array_equal(paths.coef, 0.0)
     for fold, w in enumerate(bounds):
         seen = y[w > 0]
@@ -380,7 +371,7 @@ def test_kernels_without_curvature(classes, kind):
     else:
         K = np.ones((60, 60))
     Cs = [0.1, 10.0]
-    paths = svm_paths(K, y, Cs, np.ones((1, 60)), tol=1e-3, keep_coef=True)
+    paths = svm_paths(K, y, Cs, np.ones((1, 60)), tol=1e-3)
     assert np.isfinite(paths.decision).all()
     assert paths.converged.all()
     K32 = K.astype(np.float32)
@@ -418,10 +409,9 @@ def test_kernel_with_nan_is_refused(classes):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_interrupt_ends_the_work_quickly(n_threads):
+def test_interrupt_ends_the_work_quickly():
     """A problem that would run for minutes: wide kernel, huge C, tolerance below rounding."""
-    code = textwrap.dedent(f"""
+    code = textwrap.dedent("""
         import os, signal, threading, time
         import numpy as np
         from everyfold.svm.paths import svm_paths
@@ -429,7 +419,7 @@ def test_interrupt_ends_the_work_quickly(n_threads):
         X = rng.standard_normal((700, 3))
         K = np.exp(-0.01 * ((X[:, None] - X) ** 2).sum(-1))
         y = np.where(rng.random(700) < 0.5, -1.0, 1.0)
-        svm_paths(K[:20, :20], y[:20], [1.0], np.ones((1, 20)))
+        svm_paths(K[:20, :20], y[:20], [1.0], np.ones(20))
         spent = []
 
         def interrupt():
@@ -438,8 +428,7 @@ def test_interrupt_ends_the_work_quickly(n_threads):
 
         threading.Timer(0.5, interrupt).start()
         try:
-            svm_paths(K, y, [1e9], np.ones((4, 700)), tol=1e-12, max_iter=10**12,
-                        n_threads={n_threads})
+            svm_paths(K, y, [1e9], np.ones(700), tol=1e-12, max_iter=10**12)
         except KeyboardInterrupt:
             print(time.process_time() - spent[0])
     """)
@@ -447,7 +436,7 @@ def test_interrupt_ends_the_work_quickly(n_threads):
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
-    assert float(done.stdout) < 2.0 * n_threads
+    assert float(done.stdout) < 2.0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to this process there")
@@ -501,9 +490,9 @@ def test_one_compiled_version_serves_every_call(classes, numbers):
     read_only = K.astype(np.float32)
     read_only.flags.writeable = False
     bounds = leave_out(64, 2)
-    first = svm_paths(K, y[:64], [2.0, 1.0], bounds, keep_coef=True)
+    first = svm_paths(K, y[:64], [2.0, 1.0], bounds)
     svm_paths(read_only, y[:64].astype(int), [2, 1], bounds.astype(int), start=first.coef)
-    svm_paths(np.asfortranarray(K), y[:64], [1.0], np.asfortranarray(bounds), n_threads=2)
+    svm_paths(np.asfortranarray(K), y[:64], [1.0], np.asfortranarray(bounds))
     svm_paths(K, numbers[1][:64], [1.0], bounds, epsilon=0, tol=1)
     from everyfold.svm.core.drivers import fold_paths
     from everyfold.svm.core.state import flush, smallest_magnitude
@@ -520,7 +509,7 @@ def test_coefficients_sum_to_zero_on_a_kernel_of_whole_numbers(kind):
         X = rng.integers(-3, 4, size=(24, 2)).astype(float)
         y = X[:, 0] + rng.normal(size=24)
         K = (X @ X.T / 2.0 + 1.0) ** 3
-        options = {"tol": TIGHT, "keep_coef": True}
+        options = {"tol": TIGHT}
         if kind == "hinge":
             y = np.where(y > 0.0, 1.0, -1.0)
             paths = svm_paths(K, y, CS, np.ones((1, 24)), **options)

@@ -8,7 +8,8 @@ from everyfold.svm import paths
 from everyfold.svm.core.workspace import LANES, Workspace, aligned, padded, vector_stride, workspace
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
-from everyfold.svm.paths import PairProblems, pair_paths, svm_paths
+from everyfold.svm.paths import PairProblems, pair_paths
+from tests.cases import svm_paths_of_folds as svm_paths
 
 SIZES = (2, 3, 31, 32, 33, 100, 150)
 MARK, BESIDE = 77, 64
@@ -56,7 +57,7 @@ def problem(n, flips=0.2):
 @pytest.mark.parametrize("flips", [0.0, 0.3])
 def test_paths_stay_within_their_memory(guarded, n, flips):
     K, y = problem(n, flips)
-    found = svm_paths(K, y, [0.01, 1.0, 1e4], np.ones((1, n)), tol=1e-6, keep_coef=True)
+    found = svm_paths(K, y, [0.01, 1.0, 1e4], np.ones((1, n)), tol=1e-6)
     assert found.converged.all()
     plain = workspace(n, padded(n))
     assert [len(a) for a in plain] == [len(a) - 2 * BESIDE for a in guarded.whole[:5]]
@@ -75,10 +76,10 @@ def test_pairs_stay_within_their_memory(guarded):
 def test_single_rows_stay_within_their_memory(guarded, n):
     K, y = problem(n)
     w, every = np.ones(n), np.arange(n)
-    coef = svm_paths(K, y, [1.0], w[None], keep_coef=True).coef[0, 0]
+    coef = svm_paths(K, y, [1.0], w[None]).coef[0, 0]
     removal = RowRemovals(1.0, coef, K @ coef, every, every)
     (short,) = held_out_values(K, y, w, [removal])
-    (whole,) = refit_without_rows(K, y, w, [removal])
+    whole = refit_without_rows(K, y, w, removal)
     assert np.isfinite(short.values).any()
     assert np.isfinite(whole.values).any()
 

@@ -17,12 +17,7 @@ from time import process_time, time
 import numpy as np
 from sklearn.base import clone
 
-from everyfold._sklearn_private import (
-    HAS_CALLBACKS,
-    MultimetricScorer,
-    fit_and_score,
-    safe_split,
-)
+from everyfold._sklearn_private import HAS_CALLBACKS, MultimetricScorer, fit_and_score, safe_split
 from everyfold._typing import Array, Estimator, Matrix, Params
 from everyfold.adapters.pipelines import final_step
 from everyfold.crossval.base import Failure

@@ -39,7 +39,7 @@ from everyfold.engine.records import (
 from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores, masked, placed
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.scoring.ties import duplicate_positions
-from everyfold.estimators.target_transforms import Warped
+from everyfold.estimators.targets import Warped
 from everyfold.folds import Folds, chosen
 from everyfold.linalg.symmetric import is_trusted
 from everyfold.operators import Primal, StructureError, SupportsResponse

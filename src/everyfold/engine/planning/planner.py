@@ -346,10 +346,7 @@ def _cut_blocks(data: Data) -> list[Unit]:
 
 
 def _rank_curve(
-    data: Data,
-    metric: str | None,
-    options: Options,
-    cutter: Callable[[Data], Sequence[Unit]],
+    data: Data, metric: str | None, options: Options, cutter: Callable[[Data], Sequence[Unit]]
 ) -> RankSearch:
     """The rounds that find the number of landmarks, if a score can tell."""
     # The search compares scores of growing numbers of landmarks: one of them must decide.

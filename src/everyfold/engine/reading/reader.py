@@ -64,8 +64,7 @@ from everyfold.engine.scoring.metrics import (
 from everyfold.engine.source_data import SourceData
 from everyfold.estimators.model import Model, read_weights
 from everyfold.estimators.sources import check_model, read_source
-from everyfold.estimators.target_transforms import Warp
-from everyfold.estimators.targets import NotSpedUpError, Reading, Target
+from everyfold.estimators.targets import NotSpedUpError, Reading, Target, Warp
 from everyfold.folds import Folds
 from everyfold.io import RowSource
 from everyfold.io.fold_rules import read_rule
