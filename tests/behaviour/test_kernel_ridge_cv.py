@@ -31,7 +31,7 @@ from everyfold import (
     cross_val_predict,
 )
 from everyfold.kernel_ridge import ridge_scores
-from everyfold.kernel_ridge.gamma_search import best_gamma
+from everyfold.kernel_ridge.selection import best_gamma
 from everyfold.operators import FixedLandmarks
 
 RANDOM = np.random.default_rng(0)

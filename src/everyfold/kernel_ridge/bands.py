@@ -23,8 +23,8 @@ from everyfold.estimators.model import KernelChoice, Model
 from everyfold.estimators.targets import Numbers
 from everyfold.folds import Folds
 from everyfold.gradient.descent import HeldOutError
-from everyfold.kernel_ridge.gamma_search import RIDGES, typical_gamma
 from everyfold.kernel_ridge.ridge_scores import Judge, score_ridges
+from everyfold.kernel_ridge.selection import RIDGES, typical_gamma
 from everyfold.kernels import Gamma, Kernel
 from everyfold.linalg.blas import product
 from everyfold.linalg.columns import compress_columns

@@ -44,9 +44,8 @@ from everyfold.kernel_ridge.bands import (
     groups_of_targets,
     read_bands,
 )
-from everyfold.kernel_ridge.gamma_search import spread_of_columns
 from everyfold.kernel_ridge.ridge_scores import Judge
-from everyfold.kernel_ridge.selection import Chosen, Selection, Tuned
+from everyfold.kernel_ridge.selection import Chosen, Selection, Tuned, spread_of_columns
 from everyfold.kernels import Gamma, Kernel, KernelLike, check_precomputed, factors_of
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory

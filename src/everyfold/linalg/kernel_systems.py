@@ -26,7 +26,7 @@ _AT_A_TIME = 64
 _FEW_ROWS = 2.4
 
 # The inverse of all rows is made where it saves so much of its own cost at once: it serves further
-# steps. Huber's hinge with 10 folds of 1000 rows and 5 x 6 candidates took 4.0 s without it.
+# steps. Huber's hinge, 10 folds of 1000 rows, 5 x 6 candidates: 2.7 s with it, 4.0 s without.
 _SAVING = 0.5
 
 # What the low-rank part leaves of a diagonal, beside the ridge, where it is enough.

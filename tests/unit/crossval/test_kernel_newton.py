@@ -132,7 +132,7 @@ def test_systems_of_most_rows_come_from_the_inverse_of_all(kind):
         assert systems.whole is not None
         assert not systems.is_exact
         turned = np.arange(len(kept))[::-1]
-        found = systems.among(turned).solve(B[:, kept][:, ::-1])[:, ::-1]
+        found = systems.subset(turned).solve(B[:, kept][:, ::-1])[:, ::-1]
         for j, k in enumerate(kept):
             A = K * np.outer(S[:, k], S[:, k]) + 0.5 * np.eye(len(X))
             expected = np.linalg.solve(A, B[:, k])

@@ -343,14 +343,19 @@ class LowRankFirst(Strategy):
     def _preconditioner(
         self, data: Data, state: SearchState | None, step: KernelStages, numbers: Sequence[int]
     ) -> int:
-        """The rank of what makes iterations with a full matrix few; 0 to factorise it."""
+        """The rank of what makes iterations with a full matrix few; 0 to factorise it.
+
+        Before anything is known of candidates they are expected to be few.
+        """
         if step.is_per_fold:
             return 0
         if data.n >= ITERATIVE_ROWS:
             return ITERATIVE_RANK
         columns = max(len(task.folds) * task.width for task in data.tasks)
-        if state is None or columns * ROWS_A_COLUMN > data.n:
+        if columns * ROWS_A_COLUMN > data.n:
             return 0
+        if state is None:
+            return EASY_RANK
         limits = ((state.states[k].residual, EASY * self.rhos[k] * data.n) for k in numbers)
         return EASY_RANK if all(residual <= limit for residual, limit in limits) else 0
 

@@ -175,7 +175,11 @@ def _plan(data: Data, request: Request) -> SearchPlan:
             if not refits:
                 raise
         else:
-            return made if choice.doubt is None else _timed(made, data, choice.doubt)
+            # Rounds that begin at a low rank may take far less than all full matrices.
+            doubt = choice.doubt
+            theirs = 0.0 if doubt is None else sum(own.seconds for own in doubt.fits.values())
+            is_clear = theirs >= refit_costs.WITHIN * made.estimate
+            return made if doubt is None or is_clear else _timed(made, data, doubt)
     units, seconds = plain_units(data, refits), sum(own.seconds for own in refits.values())
     reasons = {number: own.words for number, own in refits.items()}
     # Some candidates are cheaper to refit, others to share: each goes its own way.
