@@ -37,7 +37,8 @@ from everyfold._typing import Array
 class Loss(ABC):
     """A convex, differentiable loss of a label y and a fitted value u.
 
-    The methods are elementwise, broadcast y against u and return float64.
+    The methods are elementwise, broadcast y against u and return float64; a function of the margin
+    may return float32 where y and u are both arrays of float32.
 
     Attributes
     ----------

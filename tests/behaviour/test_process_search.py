@@ -113,8 +113,8 @@ def test_noise_of_rows_and_overlapping_folds():
 @pytest.mark.parametrize(
     ("given", "fit", "words"),
     [
-        ({"start": {"gamma": 1.0}}, {}, "start=.* says nothing of a GaussianProcessRegressor"),
-        ({"per_feature": False}, {}, "per_feature=False says nothing"),
+        ({"start": {"gamma": 1.0}}, {}, "start=.* has no effect on a GaussianProcessRegressor"),
+        ({"per_feature": False}, {}, "per_feature=False has no effect"),
         ({"loss": "absolute"}, {}, "use 'auto' or one of"),
         ({"max_iter": 0}, {}, "use None or an integer >= 1"),
         ({"estimator": GaussianProcessRegressor(RBF(1.0, "fixed"))}, {}, "no hyper-parameters"),

@@ -21,6 +21,13 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TASKS = 12
 
+# The works of authors who are cited for several; any other name has one year everywhere.
+YEARS = {
+    "Liu & Liao": {"2015", "2017"},
+    "Liu et al.": {"2013", "2014", "2018"},
+    "Liu, Jiang & Liao": {"2013", "2014"},
+}
+
 
 def reference():
     """The names of the reference by their modules."""
@@ -46,6 +53,25 @@ def test_every_name_of_the_reference_exists_and_is_documented():
             found = getattr(importlib.import_module(module), name)
             is_object = name == "neg_coefficient_of_variation"  # documented where it is made
             assert found.__doc__ or is_object, (module, name)
+
+
+def test_the_reference_has_no_internals():
+    public = {"everyfold", *(f"everyfold.{name}" for name in ("judge", "papers", "streams", "cli"))}
+    public |= {f"everyfold.{name}" for name in ("scorers", "bounds", "plotting")}
+    assert set(reference()) <= public
+    assert not [name for names in reference().values() for name in names if name.startswith("_")]
+
+
+def test_a_work_has_the_same_year_everywhere():
+    name, found = "[A-Z][a-z]+", {}
+    author = rf"{name}(?:,? {name})*(?: (?:and|&) {name}| et al\.)"
+    files = [*DOCS.glob("*.md"), ROOT / "README.md", *ROOT.glob("src/**/*.py")]
+    for file in [*files, *ROOT.glob("examples/**/*.py")]:
+        text = " ".join(file.read_text("utf-8").split())
+        for authors, year in re.findall(rf"({author}),? \(?((?:19|20)\d\d)\b", text):
+            found.setdefault(authors.replace(" and ", " & "), set()).add(year)
+    assert len(found) > 20
+    assert {who: years for who, years in found.items() if len(years) > 1} == YEARS
 
 
 @pytest.mark.parametrize("name", everyfold.__all__)
@@ -135,6 +161,13 @@ def find_browser():
 @pytest.mark.xdist_group("site")
 def test_links_of_the_site_lead_somewhere(site, links):
     assert links.dead_links(site) == []
+
+
+@pytest.mark.xdist_group("site")
+def test_the_search_of_the_site_finds_the_words_of_the_papers(site):
+    index = (site / "searchindex.js").read_text("utf-8")
+    for word in ("bif", "granular", "circul", "nystrom", "jackknif"):
+        assert f'"{word}":' in index
 
 
 @pytest.mark.xdist_group("site")

@@ -248,15 +248,25 @@ def test_logistic_does_not_overflow(m):
 
 @every_loss
 @pytest.mark.parametrize("method", ["value", "slope", "curvature"])
-@pytest.mark.parametrize("dtype", [np.float32, np.int64])
-def test_broadcasts_and_returns_float64(loss, method, dtype):
-    y = np.array([[1], [-1], [1]], dtype=dtype)
-    u = np.arange(-3, 4, dtype=dtype)
+@pytest.mark.parametrize("kinds", [("f4", "f8"), ("f8", "f4"), ("f4", "i8"), ("i8", "i8")])
+def test_broadcasts_and_returns_float64(loss, method, kinds):
+    y = np.array([[1], [-1], [1]], dtype=kinds[0])
+    u = np.arange(-3, 4, dtype=kinds[1])
     result = getattr(loss, method)(y, u)
     assert result.shape == (3, 7)
     assert result.dtype == np.float64
     for i, j in np.ndindex(3, 7):
         assert result[i, j] == getattr(loss, method)(float(y[i, 0]), float(u[j]))
+
+
+@every_loss
+@pytest.mark.parametrize("method", ["value", "slope", "curvature"])
+def test_only_margins_of_single_precision_stay_in_it(loss, method):
+    y, u = np.float32([[1], [-1], [1]]), np.arange(-3, 4, dtype=np.float32)
+    result = getattr(loss, method)(y, u)
+    assert loss.is_margin or result.dtype == np.float64
+    double = getattr(loss, method)(y.astype(float), u.astype(float))
+    assert_allclose(result, double, rtol=1e-6, atol=1e-6)
 
 
 def test_float32_is_computed_in_float64():

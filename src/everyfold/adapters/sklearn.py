@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import cache
 from inspect import signature
 from numbers import Real
@@ -30,6 +31,7 @@ from sklearn.linear_model import (
     RidgeCV,
     TweedieRegressor,
 )
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.class_weight import compute_class_weight
@@ -373,6 +375,23 @@ def _linear_svr(estimator: Estimator) -> Model:
     )
 
 
+# -- one classifier for each class ---------------------------------------------------------------
+
+_ALONE = (LogisticRegression, LinearSVC, RidgeClassifier)
+
+
+def _one_vs_rest(estimator: Estimator) -> Model:
+    inner = estimator.estimator
+    if original(type(inner)) not in _ALONE or inner.class_weight is not None:
+        known = ", ".join(kind.__name__ for kind in _ALONE)
+        raise ValueError(
+            f"OneVsRestClassifier(estimator={inner!r}) is refitted; use one of {known} without "
+            "class_weight"
+        )
+    model = replace(read_estimator(inner), is_joint=False, is_binary=False)
+    return replace(model, takes_indicators=True)
+
+
 # -- generalised linear models -----------------------------------------------------------------
 
 
@@ -429,6 +448,7 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     LogisticRegression: _logistic,
     LinearSVC: _linear_svc,
     LinearSVR: _linear_svr,
+    OneVsRestClassifier: _one_vs_rest,
     PoissonRegressor: _poisson,
     GammaRegressor: _gamma,
     TweedieRegressor: _any_tweedie,
@@ -540,6 +560,14 @@ VALID: set[Hashable] = set()
 _MOST_VALID = 10_000
 
 
+# What holds a model, and the parameter that it is; of Pipelines it is the last step.
+_INNER: dict[type, str] = {
+    Pipeline: "",
+    TransformedTargetRegressor: "regressor",
+    OneVsRestClassifier: "estimator",
+}
+
+
 def check_parameters(estimator: Estimator) -> None:
     """Raise what ``fit`` says of the parameters of a model, or of a Pipeline around it.
 
@@ -549,9 +577,9 @@ def check_parameters(estimator: Estimator) -> None:
         return
     # The Pipelines and wrappers around a model, and the model itself.
     parts = [estimator]
-    while type(parts[-1]) in (Pipeline, TransformedTargetRegressor):
-        last = parts[-1]
-        parts.append(last.steps[-1][1] if type(last) is Pipeline else last.regressor)
+    while type(parts[-1]) in _INNER:
+        last, name = parts[-1], _INNER[type(parts[-1])]
+        parts.append(getattr(last, name) if name else last.steps[-1][1])
     for part in parts:
         kind = original(type(part))
         if kind.__module__.partition(".")[0] != "sklearn":
@@ -588,6 +616,8 @@ _COMBINED: dict[type, tuple[str, ...]] = {
 def combination(estimator: Estimator) -> Hashable | None:
     """The values that ``fit`` may refuse together; None where all are defaults, which it takes."""
     kind = original(type(estimator))
+    if kind is OneVsRestClassifier:
+        return combination(estimator.estimator)
     names = _COMBINED.get(kind, ())
     defaults = _defaults(kind) if names else {}
     values = [(name, getattr(estimator, name)) for name in names if name in defaults]

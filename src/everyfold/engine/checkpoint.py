@@ -158,8 +158,7 @@ class Checkpoint:
             words = f"checkpoint={str(self._path)!r} cannot be written ({error.strerror or error})"
             raise OSError(
                 error.errno,
-                f"{words}; what is finished is kept, and repeating the call, once there is room, "
-                "goes on from there",
+                f"{words}; finished candidates are kept: free some space and repeat the call",
             ) from error
 
     def _lines(self, reader: BufferedReader) -> Iterator[tuple[int, Json]]:

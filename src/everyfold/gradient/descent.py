@@ -132,7 +132,7 @@ class HeldOutError:
         quadratic, folds, share = self._problem.quadratic, self._folds, self._share
         response = operator.respond(quadratic, ridge, self._route)
         if not response.is_exact:
-            raise ValueError("a response that stands in for another has no gradient; use Dense()")
+            raise ValueError("an approximate response has no gradient; use operator='dense'")
         rows, s, reduced = folds.held_rows, quadratic.s[:, None], response.reduced()
         systems = [(k.slots, response.factored_residual_blocks(k.rows)) for k in self._stacks]
 

@@ -694,8 +694,8 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         for name in _NOT_OF_PROCESSES:
             if getattr(self, name) != signature(type(self)).parameters[name].default:
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r} says nothing of a GaussianProcessRegressor, "
-                    "whose kernel has the parameters that are tuned; leave it out"
+                    f"{name}={getattr(self, name)!r} has no effect on a GaussianProcessRegressor, "
+                    "whose kernel says what is tuned; leave it out"
                 )
         if sample_weight is not None:
             raise ValueError(

@@ -295,9 +295,8 @@ def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
     found = [outer for outer in _sets(folds, random) if _has_inner(folds, outer)]
     if len(found) < 2:
         raise ValueError(
-            f"only {len(found)} of {len(folds)} folds can be left out in the outer "
-            "cross-validation, because the other folds must still have training and test rows, "
-            "but two are needed; use more folds"
+            f"the outer cross-validation leaves out two folds or more, but only {len(found)} of "
+            f"{len(folds)} leave training and test rows for the others; use more folds"
         )
     return found
 

@@ -157,7 +157,7 @@ class IteratedRows(RowSource):
         """See base class."""
         raise StreamError(
             f"{self!r} cannot be recognised in another process, as a checkpoint must; write the "
-            "rows to a Parquet file, or leave journal out"
+            "rows to a Parquet file, or leave checkpoint out"
         )
 
     def _peek(self) -> Piece:

@@ -131,7 +131,7 @@ class AnswersOfFold(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Matrix, y: Targets = None) -> NoReturn:
         """Refuse: scikit-learn knows estimators by this method."""
-        raise ValueError("answers of a fold cannot be fitted; fit search.best_estimator_")
+        raise ValueError("held-out values of a fold cannot be fitted; fit search.best_estimator_")
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -143,7 +143,7 @@ class AnswersOfFold(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = [places.get(key, -1) for key in _keys(X)]
         if -1 in found:
             raise ValueError(
-                f"X has {num_samples(X)} rows, but only the answers for the {len(answers)} test "
+                f"X has {num_samples(X)} rows, but only the values of the {len(answers)} test "
                 "rows of a fold are known; use search.best_estimator_ for other rows"
             )
         return answers[found]

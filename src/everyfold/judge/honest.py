@@ -340,8 +340,8 @@ def _check_rows(search: Search, X: Matrix, y: Targets, params: Params) -> None:
     differences = search._given.differences(X, y, params) if is_ours(search) else ()
     if differences:
         raise ValueError(
-            f"not what fit was given: {', '.join(differences)}; pass the same rows and "
-            "parameters, or nest the search on others by cross_val_score(search, X, y)"
+            f"this differs from what fit was given: {', '.join(differences)}; pass the same rows "
+            "and parameters, or nest the search on others by cross_val_score(search, X, y)"
         )
 
 

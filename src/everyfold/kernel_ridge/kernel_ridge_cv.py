@@ -226,7 +226,9 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
         found = []
         for kernel, columns in self.kernel:
             if isinstance(kernel, str) and kernel == "precomputed":
-                raise ValueError("a band has columns; kernel='precomputed' is not allowed in it")
+                raise ValueError(
+                    "kernel='precomputed' is not allowed in a band; name a kernel and columns"
+                )
             gamma = self.gamma if isinstance(kernel, str) and kernel in WITH_GAMMA else None
             degree, coef0, params = self.degree, self.coef0, self.kernel_params
             found.append((KernelChoice(kernel, gamma, degree, coef0, params), columns))

@@ -44,8 +44,9 @@ class FastGridSearchCV(FastSearchCV):
     estimator : estimator
         scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``,
         ``LogisticRegression``, ``LinearSVC``, ``LinearSVR``, ``PoissonRegressor``,
-        ``GammaRegressor``, ``TweedieRegressor`` or ``GaussianProcessRegressor(optimizer=None)``, an
-        estimator of this library, or a ``Pipeline`` that ends in one of them. Other estimators, and
+        ``GammaRegressor``, ``TweedieRegressor`` or ``GaussianProcessRegressor(optimizer=None)``,
+        ``OneVsRestClassifier`` around a linear classifier, an estimator of this library, or a
+        ``Pipeline`` that ends in one of them. Other estimators, and
         candidates whose parameters cannot be sped up, are refitted on every fold as scikit-learn
         does, with an :class:`UnsupportedWarning` (a filter of warnings makes it an error or
         silent); ``plan_`` says which they are, and why. Where refits should take the least time of

@@ -23,6 +23,7 @@ from sklearn.linear_model import (
     RidgeCV,
     TweedieRegressor,
 )
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 from everyfold._typing import Estimator
@@ -224,11 +225,14 @@ def fit_seconds(estimator: Estimator, size: FitSizes, n_steps: int = 0) -> float
     >>> 0.01 < fit_seconds(LogisticRegression(), size) < 0.2
     True
     """
+    calls = CALLS
+    if original(type(estimator)) is OneVsRestClassifier:
+        estimator, calls = estimator.estimator, CALLS * (1 + size.targets)
     found = _KINDS.get(original(type(estimator)))
     if found is None:
         return math.inf
     steps = n_steps * (_STEP + _PASS * size.entries)
-    return CALLS + steps + found(estimator, size)
+    return calls + steps + found(estimator, size)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
@@ -681,6 +682,8 @@ def _is_valid(estimator: Estimator) -> bool:
 def _check_fit_params(parts: Parts) -> None:
     """Refuse whatever the model's ``fit`` is to get besides sample weights."""
     unknown = sorted(set(parts.params) - {"sample_weight"})
+    if type(parts.final) is OneVsRestClassifier and parts.params:
+        raise MetadataError(f"OneVsRestClassifier.fit does not take {sorted(parts.params)}")
     if unknown:
         is_ours_alone = any(has_fit_parameter(parts.final, name) for name in unknown)
         raise (ValueError if is_ours_alone else MetadataError)(
