@@ -62,9 +62,8 @@ RowMethod = Literal["corrected-t", "conservative-z", "nested", "normal", "delong
 
 # Repetitions of shuffled folds, where ``cv`` is a number.
 REPEATS: dict[RowMethod, int] = {"corrected-t": 10, "nested": 5, "conservative-z": 10}
-# Those of nested cross-validation where folds share their work. With 5 the error is so uncertain
-# that its lower bound makes it a tenth too large on average, and on labels of noise it is too small
-# in one case of seven (``benchmarks/interval_coverage.py``). More rows need fewer: from 1000 on it
+# Those of nested cross-validation where folds share their work: with 5 the error is so uncertain
+# that its lower bound makes it a tenth too large on average. More rows need fewer: from 1000 on 25
 # would take seconds.
 _SHARED_REPEATS, _SHARED_ROWS = 25, 25_000
 # Searches are repeated fewer times: each repetition is as many searches as there are folds.
