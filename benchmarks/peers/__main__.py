@@ -1,6 +1,6 @@
 """Searches of kernel machines by other packages, each in an environment of its own.
 
-Six sets from 351 to 20,000 rows; three quarters of the rows are searched (5 folds, 6 × 6 grid of
+Twelve sets from 351 to 20,000 rows; three quarters of the rows are searched (5 folds, 6 × 6 grid of
 C or alpha and gamma), the rest is held out. Of every peer: the time of its search with the refit of
 its winner, the score it reports, the winner's score by refits on the same folds, and the error of
 its model on the rows held out. Regression: squared error as a share of the variance; classes:

@@ -34,6 +34,24 @@ def everyfold(problem: Problem, X: np.ndarray, y: np.ndarray, folds: Any) -> Fou
     return _searched(FastGridSearchCV(model, grid, cv=folds, scoring=problem.scoring), X, y)
 
 
+def no_grid(problem: Problem, X: np.ndarray, y: np.ndarray, folds: Any) -> Found:
+    from everyfold import KernelRidgeClassifierCV, KernelRidgeCV
+
+    kind = KernelRidgeCV if problem.is_regression else KernelRidgeClassifierCV
+    model = kind(random_state=0).fit(X, y)
+    return Found(model.predict, model.best_score_)
+
+
+def logistic(problem: Problem, X: np.ndarray, y: np.ndarray, folds: Any) -> Found:
+    from sklearn.linear_model import LogisticRegressionCV
+
+    model = LogisticRegressionCV(
+        Cs=np.logspace(-1, 4, 6), l1_ratios=(0.0,), cv=folds, max_iter=1000,
+        use_legacy_attributes=False,
+    ).fit(X, y)  # fmt: skip
+    return Found(model.predict, float(np.max(model.scores_.mean(axis=0))))
+
+
 def gridsearch(problem: Problem, X: np.ndarray, y: np.ndarray, folds: Any, jobs: int = 1) -> Found:
     from sklearn.model_selection import GridSearchCV
 
@@ -179,6 +197,7 @@ PEERS = {
     peer.name: peer
     for peer in (
         Peer("everyfold", everyfold, ("-e", str(ROOT)), most=100_000),
+        Peer("everyfold, no grid", no_grid, ("-e", str(ROOT)), most=100_000),
         Peer("GridSearchCV", gridsearch, STOCK, most=100_000),
         Peer("GridSearchCV, 2 jobs", gridsearch2, STOCK),
         Peer("HalvingGridSearchCV", halving, STOCK),
@@ -189,6 +208,7 @@ PEERS = {
             ("two classes", "ten classes"),
         ),
         Peer("Nystroem + RidgeCV", nystroem, STOCK, most=100_000),
+        Peer("LogisticRegressionCV", logistic, STOCK, ("two classes", "ten classes")),
         Peer("optuna", optuna, ("optuna", *STOCK)),
         Peer("torchkm", torchkm, ("torch", "torchkm", *STOCK), ("two classes",)),
         Peer("himalaya", himalaya, ("himalaya", "packaging", *STOCK), ("regression",)),

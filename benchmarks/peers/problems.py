@@ -108,5 +108,11 @@ PROBLEMS = {
         Problem("abalone", "regression", _libsvm("abalone")),
         Problem("a9a/5000", "two classes", _libsvm("a9a", 5000)),
         Problem("friedman1", "regression", _friedman, share=6, folds=1),
+        Problem("mg", "regression", _libsvm("mg")),
+        Problem("space_ga/2000", "regression", _libsvm("space_ga", 2000)),
+        Problem("energy_heating", "regression", _libsvm("energy_heating")),
+        Problem("australian", "two classes", _libsvm("australian")),
+        Problem("diabetes", "two classes", _libsvm("diabetes")),
+        Problem("fourclass", "two classes", _libsvm("fourclass")),
     )
 }

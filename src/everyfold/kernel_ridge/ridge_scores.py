@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold._typing import Array, Index, Matrix, Params, Scorer, Targets
+from everyfold._typing import AnyArray, Array, Index, Matrix, Params, Scorer, Targets
 from everyfold.crossval import Folds, OutOfFold
 from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.engine.planning.squared_loss import plan_exact
@@ -207,9 +207,13 @@ def _mean(problem: Problem) -> Array:
     return np.asarray(np.average(problem.y, axis=0, weights=problem.w))
 
 
-# The relative error at which the map of a ridge counts as a combination of others, a hundredth of
-# what tests allow. Each digit more costs about one product.
-_SAME = 1e-11
+# The size, relative to the largest, below which a part of the maps is left out, a tenth of what
+# tests allow; and below which products in single precision are good enough for it.
+_LEFT_OUT, _SINGLE = 1e-10, 5e-4
+
+# The most folds whose own rows are left out of products: what a fold predicts does not depend on
+# them, but more folds make the products small.
+_FEW_FOLDS = 10
 
 
 def _maps_at_a_time(values: Array) -> int:
@@ -224,22 +228,60 @@ def _score_maps(
 
     About 64 MB of held-out values exist at a time.
     """
-    numbers, rows = list(maps), len(next(iter(maps.values())))
+    numbers, (rows, n) = list(maps), next(iter(maps.values())).shape
     stacked = np.stack([maps[k].ravel() for k in numbers])
-    chosen, combine = basis_of_rows(stacked, _SAME)
+    maps.clear()
+    basis, sizes, combine = basis_of_rows(stacked, _LEFT_OUT)
     del stacked
-    each = np.concatenate([maps[numbers[k]] for k in chosen])
+    r, k = len(basis), int(np.count_nonzero(sizes > _SINGLE))
+    blocks = [_FoldMaps.of(basis.reshape(r, rows, n), k, slice(0, rows), np.arange(n))]
+    if len(judge.folds) <= _FEW_FOLDS:
+        places = zip(judge.folds.bounds, judge.folds.bounds[1:], judge.folds, strict=False)
+        cube = basis.reshape(r, rows, n)
+        blocks = [_FoldMaps.of(cube, k, slice(i, j), fold.train) for i, j, fold in places]
     found: list[list[Array]] = [[] for _ in numbers]
-    step = max(1, CHUNK // (rows * (len(numbers) + len(chosen))))
-    for part in (slice(k, k + step) for k in range(0, y.shape[1], step)):
-        own = judge.among(part)
-        # Products come in Fortran order: a transposed one has the values of a ridge side by side.
-        few = product(y[:, part].T, each.T).T.reshape(len(chosen), -1)
-        values = (combine @ few).reshape(len(numbers), rows, -1)
+    step = max(1, CHUNK // (rows * (len(numbers) + r)))
+    for part in (slice(i, i + step) for i in range(0, y.shape[1], step)):
+        own, some = judge.among(part), y[:, part]
+        few = np.empty((r, rows, some.shape[1]))
+        for block in blocks:
+            few[:, block.slots] = block.times(some[block.train])
+        values = (combine @ few.reshape(r, -1)).reshape(len(numbers), rows, -1)
+        if base.any():
+            values += base[part]
         for one, values_of_ridge in zip(found, values, strict=True):
-            one.append(own(values_of_ridge + base[part]))
-    for k, parts in zip(numbers, found, strict=True):
-        scores[k] = np.concatenate(parts)
+            one.append(own(values_of_ridge))
+    for number, parts in zip(numbers, found, strict=True):
+        scores[number] = np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class _FoldMaps:
+    """Maps from the targets of training rows to some held-out values, small ones in float32."""
+
+    slots: slice
+    train: Index
+    large: Array
+    small: AnyArray
+
+    @classmethod
+    def of(cls, basis: Array, k: int, slots: slice, train: Index) -> _FoldMaps:
+        """Of a basis of maps (r, rows, n), the first k of which are large."""
+        own = basis[:, slots][:, :, train] if len(train) < basis.shape[2] else basis[:, slots]
+        small = own[k:].astype(np.float32)
+        return cls(slots, train, np.ascontiguousarray(own[:k]), small)
+
+    def times(self, y: Array) -> Array:
+        """All maps times some targets, (r, rows, targets)."""
+        # Products come in Fortran order: a transposed one has the values of a map side by side.
+        (k, m, n), q = self.large.shape, y.shape[1]
+        found = np.empty((k + len(self.small), m, q))
+        found[:k] = product(y.T, self.large.reshape(-1, n).T).T.reshape(k, m, q)
+        if len(self.small):
+            unit = np.abs(y).max(axis=0) + np.finfo(np.float64).tiny
+            rough = product((y / unit).astype(np.float32).T, self.small.reshape(-1, n).T)
+            np.multiply(rough.T.reshape(-1, m, q), unit, out=found[k:])
+        return found
 
 
 def _stacked(kept: Sequence[Array | None]) -> Array:

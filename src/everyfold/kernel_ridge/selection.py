@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold._typing import Array, Index, Matrix
+from everyfold._typing import Array, Matrix
 from everyfold.estimators.model import Model
 from everyfold.kernel_ridge.ridge_scores import Judge, RidgeScores, score_ridges
 from everyfold.kernels import Kernel
 from everyfold.kernels.pairwise import is_sparse
-from everyfold.operators import FixedLandmarks, Structure
+from everyfold.operators import FixedLandmarks, Nystrom, Structure
 from everyfold.operators.base import SupportsResponse, require
 from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
@@ -169,6 +169,9 @@ def _quantiles(X: Array, weights: Array, shares: tuple[float, ...]) -> Array:
 # sets that need many (image, cpusmall; benchmarks/kernel_ridge_cv.py).
 FEW_LANDMARKS, LANDMARKS = 100, 400
 
+# Landmarks are drawn with a narrower kernel than that of the first gamma, which needs more of them.
+NARROWER = 10.0
+
 # Targets that gamma is searched by, where there are more.
 SOME_TARGETS = 300
 
@@ -265,11 +268,11 @@ class Selection:
         """The best gamma by a search in one dimension, with its best ridge."""
         centre = typical_gamma(self._kernel(1.0), self.X, self.problem.w, random)
         part = self._of_some_targets(random)
-        rows = random.permutation(self.X.shape[0])
+        seeds = random.randint(2**31 - 1, size=2)
         ridges: dict[float, float] = {}
 
         def score_by(count: int) -> Callable[[float], float]:
-            few = part._by_landmarks(rows[:count])
+            few = part._by_landmarks(count, centre, int(seeds[int(count == LANDMARKS)]))
 
             def score(gamma: float) -> float:
                 operator = few._bound(few._kernel(gamma))
@@ -293,11 +296,14 @@ class Selection:
             self.model, self.X, problem, self.judge.among(some), self.alphas, self.per_target
         )
 
-    def _by_landmarks(self, rows: Index) -> Selection:
+    def _by_landmarks(self, count: int, centre: float, seed: int) -> Selection:
         """The same with some rows for landmarks, where there are enough others."""
-        if 3 * len(rows) > 2 * self.X.shape[0] or isinstance(self.model.operator, Structure):
+        if 3 * count > 2 * self.X.shape[0] or isinstance(self.model.operator, Structure):
             return replace(self, keeps_values=False)
-        model = replace(self.model, operator=FixedLandmarks(self.X[np.sort(rows)]))
+        drawn = Nystrom(count, random_state=seed)
+        narrow = self._kernel(NARROWER * centre)
+        landmarks = drawn.landmarks(narrow, self.X).features.landmarks
+        model = replace(self.model, operator=FixedLandmarks(landmarks))
         return replace(self, model=model, keeps_values=False)
 
     # -- one kernel --------------------------------------------------------------------------------

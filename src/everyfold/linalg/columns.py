@@ -12,9 +12,9 @@ different size nor a small ridge do harm; what counts is how nearly dependent th
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack, qr, solve_triangular
+from scipy.linalg import lapack, solve_triangular, svd
 
-from everyfold._typing import Array, Index
+from everyfold._typing import Array
 from everyfold.linalg.symmetric import EPS
 
 
@@ -43,29 +43,25 @@ def orthonormal_basis(V: Array) -> Array:
     return np.asarray(np.linalg.qr(V)[0])
 
 
-def basis_of_rows(M: Array, tolerance: float) -> tuple[Index, Array]:
-    """Some of the r rows by number, k of them, and the combinations (r, k) that give all rows.
+def basis_of_rows(M: Array, tolerance: float) -> tuple[Array, Array, Array]:
+    """A few rows, their sizes relative to the largest, and the combinations (r, k) that give M.
 
-    The interpolative decomposition by a pivoted QR of some columns, drawn at random: rows that are
-    combinations of others there, up to the tolerance, are so everywhere unless the columns are of
-    different kinds.
+    The principal components of some columns, drawn at random: what makes up the rows there makes
+    them up everywhere, unless the columns are of different kinds.
 
     Examples
     --------
-    >>> rows, C = basis_of_rows(np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]), 1e-10)
-    >>> rows, C.ravel()
-    (array([1]), array([0.5, 1. ]))
+    >>> M = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
+    >>> basis, sizes, C = basis_of_rows(M, 1e-10)
+    >>> sizes, (C @ basis).round(12)[1]
+    (array([1.]), array([2., 4., 6.]))
     """
     r, c = M.shape
     drawn = np.random.default_rng(0).choice(c, min(c, _DRAWN * r), replace=False)
-    T, order = qr(M[:, drawn].T, mode="r", pivoting=True)
-    T = T[:r]
-    sizes = np.abs(T.diagonal())
+    U, sizes, _ = svd(M[:, drawn], full_matrices=False, check_finite=False)
     k = max(1, int(np.count_nonzero(sizes > tolerance * sizes[0])))
-    C = np.zeros((r, k))
-    C[order[:k]] = np.eye(k)
-    C[order[k:]] = solve_triangular(T[:k, :k], T[:k, k:]).T if sizes[0] > 0.0 else 0.0
-    return order[:k].astype(np.intp), C
+    combine = np.ascontiguousarray(U[:, :k])
+    return np.ascontiguousarray(combine.T @ M), sizes[:k] / (sizes[0] or 1.0), combine
 
 
 # Columns that are drawn for each row.
