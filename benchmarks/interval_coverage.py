@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 from everyfold.judge.interval_methods import heaviest_share
 from everyfold.judge.model_scores import ModelScores, choose
 from everyfold.judge.responses import FoldResponses, fold_responses
+from everyfold.judge.row_scores import RowMetric, read_metric
 
 LEVEL, NEW, FOLDS, ALPHA = 0.9, 50_000, 5, 1.0
 METHODS = ("normal", "corrected-t", "conservative-z", "nested", "pairs")
@@ -122,6 +123,7 @@ class Ridges:
         self.squares = (self.Z[:, :, None] * self.Z[:, None, :]).reshape(len(self.Z), -1)
         self.penalty = ALPHA * np.eye(self.Z.shape[1])
         self.penalty[-1, -1] = 0.0
+        self.known: dict = {}  # folds and values for all scores
 
     def fit(self, weights: np.ndarray) -> np.ndarray:
         """Coefficients, one column of rows that count for each model, (models, columns)."""
@@ -133,13 +135,16 @@ class Ridges:
         self, model: Any, X: Any, y: Any, splits: Sequence, asks: Sequence[str], *_: Any
     ) -> FoldResponses:
         """What ``fold_responses`` returns."""
-        weights = np.zeros((len(splits), len(self.Z)))
-        for k, (train, _) in enumerate(splits):
-            weights[k, train] = 1.0
         bounds = np.cumsum([0, *(len(test) for _, test in splits)])
         rows = np.concatenate([test for _, test in splits])
-        of_fold = np.repeat(np.arange(len(splits)), np.diff(bounds))
-        values = np.einsum("ij,ij->i", self.Z[rows], self.fit(weights)[of_fold])
+        key = bounds.tobytes() + rows.tobytes()  # which tells the training rows in this study
+        if key not in self.known:
+            weights = np.zeros((len(splits), len(self.Z)))
+            for k, (train, _) in enumerate(splits):
+                weights[k, train] = 1.0
+            of_fold = np.repeat(np.arange(len(splits)), np.diff(bounds))
+            self.known[key] = np.einsum("ij,ij->i", self.Z[rows], self.fit(weights)[of_fold])
+        values = self.known[key]
         if self.is_classifier and "decision_function" not in asks:
             values = (values > 0.0).astype(int)
         return FoldResponses(rows, bounds, values, True)
@@ -159,16 +164,43 @@ def check() -> None:
         )
         theirs = fold_responses(model, X, y, splits, [asks])
         np.testing.assert_allclose(ours.values, theirs.values, atol=1e-8)
+        for scoring in OF_LABELS if asks == "decision_function" else OF_NUMBERS:
+            metric = read_metric(model, scoring)
+            has_labels = scoring in ("accuracy", "balanced_accuracy")
+            own = y[ours.rows], (ours.values > 0).astype(int) if has_labels else ours.values
+            quick = QuickMetric(**vars(metric)).score(*own)
+            np.testing.assert_allclose(quick, metric.score(*own), rtol=1e-12)
 
 
 # -- the study -------------------------------------------------------------------------------------
 
 
-def scores_of(X: Any, y: Any, groups: Any, scoring: str, seed: int, folds: int) -> ModelScores:
-    is_classifier = scoring in OF_LABELS
-    model = RidgeClassifier() if is_classifier else Ridge()
-    ridges = Ridges(X, y, is_classifier)
-    return ModelScores([model], X, y, groups, scoring, folds, seed, ridges.answer)
+class QuickMetric(RowMetric):
+    """Scores as means of what rows contribute, without the checks of scikit-learn."""
+
+    def score(self, y: Any, responses: Any) -> float:
+        """See base class."""
+        of_rows = self.linearised(y, responses)
+        if of_rows is None:
+            return super().score(y, responses)
+        return float(of_rows(y, responses).mean())
+
+
+class Scores(ModelScores):
+    """``ModelScores`` of ridges, with folds and answers that several scores share."""
+
+    def __init__(self, ridges: Ridges, groups: Any, scoring: str, seed: int, folds: int) -> None:
+        model = RidgeClassifier() if ridges.is_classifier else Ridge()
+        X, y = ridges.X, ridges.y
+        super().__init__([model], X, y, groups, scoring, folds, seed, ridges.answer)
+        self.metric, self.known = QuickMetric(**vars(self.metric)), ridges.known
+
+    def partitions(self, count: int, rows: Any = None) -> Any:
+        """See base class."""
+        key = count, None if rows is None else rows.tobytes()
+        if key not in self.known:
+            self.known[key] = super().partitions(count, rows)
+        return list(self.known[key])
 
 
 def run(name: str, n: int, repetitions: int, methods: Sequence[str], folds: int) -> dict:
@@ -185,7 +217,7 @@ def run(name: str, n: int, repetitions: int, methods: Sequence[str], folds: int)
         ridges = Ridges(X, y, is_classifier)
         values = Z_new @ ridges.fit(np.ones((1, n)))[0]
         for scoring in OF_LABELS if is_classifier else OF_NUMBERS:
-            scores = scores_of(X, y, groups, scoring, seed, folds)
+            scores = Scores(ridges, groups, scoring, seed, folds)
             of_ranks = scoring == "roc_auc"
             answers = values if of_ranks or not is_classifier else (values > 0.0).astype(int)
             truth = scores.metric.score(y_new, answers)

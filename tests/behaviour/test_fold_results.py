@@ -35,8 +35,19 @@ def test_as_estimators_of_each_fold(search):
         np.testing.assert_allclose(
             ours.decision_function(X[test]), model.decision_function(X[test]), atol=1e-8
         )
+        some = test[::-3]
+        assert np.array_equal(ours.predict(X[some]), model.predict(X[some]))
         with pytest.raises(ValueError, match="test rows of a fold"):
             ours.predict(X)
+
+
+def test_some_rows_of_a_fold_are_found_in_a_table(search):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(X).assign(kind=np.resize(["a", "b"], len(X)))
+    found = fold_results(search, table, Y)
+    model, test = found["estimator"][1], found["indices"]["test"][1]
+    every = model.predict(table.iloc[test])
+    assert np.array_equal(model.predict(table.iloc[test[5:9]]), every[5:9])
 
 
 def test_displays_read_them(search):

@@ -138,10 +138,12 @@ def test_other_models_are_fitted_again(name, groups):
     assert_allclose(found.score, score, atol=1e-8)
 
 
-def test_rows_that_are_no_support_vectors_are_not_fitted_without():
-    model = SVR(gamma=0.3, epsilon=0.6)
-    found = influence(model, X, NUMBERS[:N], X_eval=X_NEW)
-    support = model.fit(X, NUMBERS[:N]).support_
+@pytest.mark.parametrize(
+    ("model", "y"), [(SVR(gamma=0.3, epsilon=0.6), NUMBERS), (SVC(gamma=0.1), LABELS)]
+)
+def test_rows_that_are_no_support_vectors_are_not_fitted_without(model, y):
+    found = influence(model, X, y[:N], X_eval=X_NEW)
+    support = model.fit(X, y[:N]).support_
     assert len(support) < N
     assert found.how.startswith(f"{len(support)} fits")
     assert set(np.flatnonzero(found.changes.any(axis=1))) <= set(support)

@@ -55,7 +55,7 @@ def nested_by_hand(model, splits, level):
     """Bates, Hastie and Tibshirani (2023), algorithm 1, with the clipping of their package."""
     k = len(splits)
     rows = losses(refitted(model, Y, splits), splits)
-    inner, squares, noise = [], [], []
+    inner, gaps, noise = [], [], []
     for i, (_, out) in enumerate(splits):
         others = [test for j, (_, test) in enumerate(splits) if j != i]
         rest = np.concatenate(others)
@@ -64,11 +64,12 @@ def nested_by_hand(model, splits, level):
             train = np.setdiff1d(rest, test)
             found.append(-((Y[test] - clone(model).fit(X[train], Y[train]).predict(X[test])) ** 2))
         inner.append(np.concatenate(found))
-        squares.append((inner[-1].mean() - rows[out].mean()) ** 2)
+        gaps.append(inner[-1].mean() - rows[out].mean())
         noise.append(rows[out].var(ddof=1) / len(out))
     plain = rows.std(ddof=1) / np.sqrt(len(rows))
-    error = np.sqrt((k - 1) / k * max(0.0, np.mean(squares) - np.mean(noise)))
-    error = min(max(error, plain), np.sqrt(k) * plain)
+    variance = (k - 1) / k * (np.var(gaps) - np.mean(noise))
+    variance = min(max(variance, plain**2), k * plain**2)
+    error = np.sqrt(0.75 * variance + 0.25 * plain**2)
     mean = np.mean([own.mean() for own in inner])
     estimate = mean - (1 + (k - 2) / k) * (mean - rows.mean())
     half = student.ppf(0.5 + level / 2, len(rows) - 1) * error

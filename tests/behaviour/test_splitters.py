@@ -8,6 +8,7 @@ import pytest
 import sklearn.model_selection as ms
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import make_scorer, roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -43,6 +44,7 @@ WEIGHTS = RNG.integers(0, 3, N).astype(float)
 PLACES = RNG.uniform(size=(N, 2))
 DAYS = np.datetime64("2020-01-01") + RNG.permutation(N).astype("timedelta64[D]")
 LONG = np.timedelta64(2, "D")
+MSE = "neg_mean_squared_error"
 
 SPLITTERS = {
     "pairs": (LeavePairOut(), LABELS),
@@ -300,3 +302,28 @@ def test_parameters_are_attributes(kind):
     cv = kind(*([PLACES, 0.1] if kind is BufferedLeaveOneOut else []))
     assert all(hasattr(cv, name) for name in names)
     assert clone(cv, safe=False) is not cv
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [BufferedLeaveOneOut(["u", "v"], 0.2), PurgedTimeSeriesSplit(3, purge=LONG, times="day")],
+    ids=["buffered", "purged"],
+)
+def test_columns_that_are_named_make_inner_folds(cv):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(X, columns=list("abc")).assign(u=PLACES[:, 0], v=PLACES[:, 1], day=DAYS)
+    columns = make_column_transformer(("passthrough", ["a", "b", "c"]))
+    model = make_pipeline(columns, KernelRidge(kernel="rbf", gamma=0.3))
+    asked = {"param_grid": {"kernelridge__alpha": [0.01, 10.0]}, "cv": cv, "scoring": MSE}
+    theirs = ms.cross_val_score(ms.GridSearchCV(model, **asked), table, NUMBERS, cv=3, scoring=MSE)
+    ours = cross_val_score(FastGridSearchCV(model, **asked), table, NUMBERS, cv=3, scoring=MSE)
+    assert_allclose(ours, theirs, rtol=1e-7)
+    if isinstance(cv, BufferedLeaveOneOut):
+        given = BufferedLeaveOneOut(PLACES, 0.2)
+        plain, kernel = table[["a", "u", "v"]], KernelRidge(kernel="rbf", gamma=0.3)
+        for own, other in zip(cv.split(plain), given.split(plain), strict=True):
+            assert_array_equal(own[0], other[0])
+        scores = [cross_val_score(kernel, plain, NUMBERS, cv=k, scoring=MSE) for k in (cv, given)]
+        assert_allclose(*scores)
+    with pytest.raises(ValueError, match="has no column"):
+        next(cv.split(X))

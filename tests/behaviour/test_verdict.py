@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
@@ -11,6 +12,7 @@ from sklearn.svm import SVC
 
 from everyfold import FastGridSearchCV, HuberSVC
 from everyfold.judge import equal_rows, verdict
+from everyfold.judge.verdicts import _beyond
 from everyfold.papers import MethodOptions
 
 X, Y = load_diabetes(return_X_y=True)
@@ -78,7 +80,21 @@ def test_the_edge_of_the_grid():
     edge = FastGridSearchCV(KernelRidge(kernel="rbf", gamma=3.0), {"alpha": [10.0, 100.0]})
     (line,) = lines(verdict(edge.fit(X, Y)), "grid")
     assert "smallest of its grid" in line.words
-    assert "param_grid" in line.remedy
+    assert line.remedy == "param_grid['alpha'] += [1, 0.1]"
+
+
+@pytest.mark.parametrize(
+    ("values", "side", "expected"),
+    [
+        ([0.1, 1, 10, "scale"], "largest", [100, 1000]),
+        ([2, 3, 4], "largest", [5, 6]),
+        ([2, 3, 4], "smallest", [1]),
+        ([1, 2], "smallest", []),
+        ([-1.0, 0.0, 1.0], "smallest", [-2, -3]),
+    ],
+)
+def test_values_beyond_a_grid(values, side, expected):
+    assert _beyond(values, side) == expected
 
 
 @pytest.mark.filterwarnings("ignore::everyfold.InexactWarning")
@@ -206,3 +222,5 @@ def test_notebooks_and_reports_show_it(search, tmp_path):
     assert "What can be trusted" in page
     assert "score_interval(search, X, y)" in page
     assert "FastGridSearchCV(" in repr(search)
+    assert str(search) == f"{search!r}\n{verdict(search)}"
+    assert str(clone(search)) == f"{search}" == repr(search)

@@ -319,7 +319,7 @@ def slow_normal(drawn: Drawn, models: Sequence[Any], splits: Sequence[Any]) -> S
 
 
 def slow_nested(drawn: Drawn, models: Sequence[Any], splits: Sequence[Any]) -> Slow:
-    """Bates, Hastie and Tibshirani (2023), algorithm 1, by fitting every model."""
+    """Bates, Hastie and Tibshirani (2023), algorithm 1, with the variance, by all models."""
     times = sum(len(test) for _, test in splits) // drawn.n
     k = len(splits) // times
     parts = [splits[s * k : (s + 1) * k] for s in range(times)]
@@ -348,15 +348,15 @@ def slow_nested(drawn: Drawn, models: Sequence[Any], splits: Sequence[Any]) -> S
     outer, inner = minus(outer_rows), minus([np.array(own) for own in inner_rows])
     all_rows = np.zeros(drawn.n)
     np.add.at(all_rows, tests, outer / times)
-    squares, start = [], 0
+    gaps, noise, start = [], [], 0
     for s, (_, test) in enumerate(splits):
         own = outer[start : start + len(test)]
         start += len(test)
-        noise = error_of(own, None if drawn.groups is None else drawn.groups[test])[0] ** 2
-        squares.append((inner[s] - own.mean()) ** 2 - noise)
+        noise.append(error_of(own, None if drawn.groups is None else drawn.groups[test])[0] ** 2)
+        gaps.append(inner[s] - own.mean())
     plain, count = error_of(all_rows, drawn.groups)
-    error = np.sqrt((k - 1) / k * np.maximum(0.0, np.mean(squares)))
-    error = float(np.clip(error, plain, np.sqrt(k) * plain))
+    variance = (k - 1) / k * (np.var(gaps) - np.mean(noise))
+    error = float(np.sqrt(0.75 * np.clip(variance, plain**2, k * plain**2) + 0.25 * plain**2))
     mean = inner.mean()
     estimate = mean - (1.0 + (k - 2) / k) * (mean - all_rows.mean())
     return Slow(float(estimate), error, count - 1, float(all_rows.std() / np.sqrt(drawn.n)))
@@ -498,13 +498,19 @@ def draw_interval(random: np.random.Generator, count: int) -> tuple[Drawn, dict[
 
 
 def ask(function: Any, models: Any, drawn: Drawn, asked: dict[str, Any], slow: Slow) -> Any:
-    """The library's answer; None if it refuses what has no number the slow way either."""
-    if np.isfinite([slow.estimate, slow.error]).all():
-        return function(*models, drawn.X, drawn.y, **asked)
+    """The library's answer; None if it refuses what has no number the slow way either.
+
+    It also refuses training rows of one class, to which RidgeClassifier fits a constant.
+    """
+    has_number = np.isfinite([slow.estimate, slow.error]).all()
     try:
         found = function(*models, drawn.X, drawn.y, **asked)
-    except ValueError:
+    except ValueError as error:
+        if has_number and "one class only" not in str(error):
+            raise
         return None
+    if has_number:
+        return found
     raise Difference(f"{drawn}: {found}, where refits have no number")
 
 

@@ -18,9 +18,13 @@ import numpy as np
 
 from everyfold._typing import Array, Index, Mask
 from everyfold.folds import EqualSets, Folds, lengths, positions
-from everyfold.linalg.symmetric import CHUNK, solve_stack
+from everyfold.linalg.symmetric import solve_rows, solve_stack
 from everyfold.operators.response import Response
 from everyfold.solvers import Problem
+
+# Rows of the matrix that are worked on at a time, as numbers: their copies stay in the processor's
+# cache. With 64 MB instead of 4, ten folds of 2000 rows took 1.7 times as long.
+_NUMBERS = 500_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def deletions(
     by_size = _by_size(sets)
     everything = np.ones(problem.n, dtype=bool)
     for stack in folds.stacks(everything):
-        step = max(1, CHUNK // max(1, stack.rows.shape[1] * problem.n))
+        step = max(1, _NUMBERS // max(1, stack.rows.shape[1] * problem.n))
         for i in range(0, len(stack.folds), step):
             rows, numbers = stack.rows[i : i + step], stack.folds[i : i + step]
             e = _left_out(R, reduced, rows, by_size, len(sets))
@@ -86,31 +90,29 @@ def _left_out(
     R: Array, reduced: Array, rows: Index, by_size: Sequence[tuple[Index, Index]], count: int
 ) -> Array:
     """Residuals of the rows of t folds without each set and, last, with all: (t, g + 1, m, q)."""
-    R_S = R[rows]  # (t, m, n)
-    t, m, n = R_S.shape
+    R_S = np.ascontiguousarray(R[rows].transpose(0, 2, 1))  # (t, n, m)
+    t, n, m = R_S.shape
     blocks = R[rows[:, :, None], rows[:, None, :]]
-    solved = solve_stack(blocks, np.concatenate([R_S, reduced[rows]], axis=2))
-    W, e = solved[:, :, :n], solved[:, :, n:]
+    both = solve_rows(blocks, np.concatenate([R_S, reduced[rows].transpose(0, 2, 1)], axis=1))
+    W, e = both[:, :n], both[:, n:].transpose(0, 2, 1)
     found = np.empty((t, count + 1, m, e.shape[2]))
     found[:, count] = e
     is_out = np.zeros((t, n), dtype=bool)
     is_out[np.arange(t)[:, None], rows] = True
-    rest = reduced - R_S.transpose(0, 2, 1) @ e  # a - R_{:S} e, (t, n, q)
+    rest = reduced - R_S @ e  # a - R_{:S} e, (t, n, q)
     for numbers, own in by_size:
         if own.shape[1] == 1:
             # The diagonal is all that single rows need.
-            left = R.diagonal() - np.einsum("tmn,tmn->tn", R_S, W)
+            left = R.diagonal() - np.einsum("tnm,tnm->tn", R_S, W)
             x = _solve_rest(left[:, :, None, None], rest[:, :, None], is_out[:, :, None])[:, :, 0]
+            single = own[:, 0]
             for k in range(e.shape[2]):
-                moved = e[:, :, k, None] - W * x[:, None, :, k]
-                found[..., k][:, numbers] = moved.transpose(0, 2, 1)[:, own[:, 0]]
+                found[..., k][:, numbers] = e[:, None, :, k] - W[:, single] * x[:, single, k, None]
             continue
-        W_G = W[:, :, own]  # (t, m, g, k)
-        left = R[own[:, :, None], own[:, None, :]] - (
-            R_S[:, :, own].transpose(0, 2, 3, 1) @ W_G.transpose(0, 2, 1, 3)
-        )
+        W_G = W[:, own].transpose(0, 1, 3, 2)  # (t, g, m, k)
+        left = R[own[:, :, None], own[:, None, :]] - R_S[:, own] @ W_G
         x = _solve_rest(left, rest[:, own], is_out[:, own])
-        found[:, numbers] = e[:, None] - W_G.transpose(0, 2, 1, 3) @ x
+        found[:, numbers] = e[:, None] - W_G @ x
     return found
 
 

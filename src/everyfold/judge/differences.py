@@ -165,10 +165,10 @@ def score_interval(
     -----
     **Cost** with k folds: "normal" k fits, "corrected-t" 10 k, "conservative-z" 21 k, "nested" 5 k
     (k + 1) / 2, "pairs" as many as there are pairs (10,000 at most). For squared loss all of them
-    follow from one factorisation. Searches are repeated 3 times where models are repeated 5 or 10
-    times. Ends that no score can have, such as an accuracy above 1, are cut off. **Exact?** The
-    held-out values are those of refits; how often the intervals contain the truth is measured by
-    ``benchmarks/interval_coverage.py``.
+    follow from one factorisation, and "nested" is repeated up to 25 times instead of 5. Searches
+    are repeated 3 times where models are repeated 5 or 10 times. Ends that no score can have, such
+    as an accuracy above 1, are cut off. **Exact?** The held-out values are those of refits; how
+    often the intervals contain the truth is measured by ``benchmarks/interval_coverage.py``.
 
     Examples
     --------

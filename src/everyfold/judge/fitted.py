@@ -27,7 +27,7 @@ from sklearn.model_selection import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from everyfold._sklearn_private import num_samples
+from everyfold._sklearn_private import num_samples, safe_indexing
 from everyfold._typing import AnyArray, Array, Index, Matrix, Params, Scorer, Search, Targets
 from everyfold.engine.records import REFITTED
 from everyfold.engine.results import read_fold
@@ -113,12 +113,16 @@ def fold_scores(search: Search, candidate: int | None = None, name: str | None =
 
 
 class AnswersOfFold(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands in for the classifier of a fold: it knows what that said of its test rows only."""
+    """Stands in for the classifier of a fold: it knows what that said of its test rows only.
 
-    def __init__(self, classes: AnyArray, labels: AnyArray, values: AnyArray) -> None:
+    They are all of them in order, or some of ``rows``, which are found by what is in them.
+    """
+
+    def __init__(self, classes: AnyArray, labels: AnyArray, values: AnyArray, rows: Matrix) -> None:
         self.classes = classes
         self.labels = labels
         self.values = values
+        self.rows = rows
 
     @property
     def classes_(self) -> AnyArray:
@@ -133,12 +137,16 @@ class AnswersOfFold(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
     def _known(self, X: Matrix, answers: AnyArray) -> AnyArray:
-        if num_samples(X) != len(answers):
+        if num_samples(X) == len(answers):
+            return answers
+        places = {key: k for k, key in enumerate(_keys(self.rows))}
+        found = [places.get(key, -1) for key in _keys(X)]
+        if -1 in found:
             raise ValueError(
                 f"X has {num_samples(X)} rows, but only the values of the {len(answers)} test "
                 "rows of a fold are known; use search.best_estimator_ for other rows"
             )
-        return answers
+        return answers[found]
 
     def predict(self, X: Matrix) -> AnyArray:
         """The labels of the test rows."""
@@ -147,6 +155,14 @@ class AnswersOfFold(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Matrix) -> AnyArray:
         """The decision values of the test rows."""
         return self._known(X, self.values)
+
+
+def _keys(X: Matrix) -> list[object]:
+    """What is in each row."""
+    rows = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+    if rows.dtype.kind == "O":
+        return [tuple(map(str, row)) for row in rows.tolist()]
+    return [row.tobytes() for row in rows]
 
 
 def fold_results(search: Search, X: Matrix, y: Targets, *, groups: Targets = None) -> Params:
@@ -196,7 +212,10 @@ def fold_results(search: Search, X: Matrix, y: Targets, *, groups: Targets = Non
     given = groups if groups is not None else given_params(search).get("groups")
     splits = list(splitter.split(X, y, given if takes_groups(splitter) else None))
     classes = np.unique(labels.truth)
-    models = [AnswersOfFold(classes, labels.values[b], values.values[b]) for _, b in splits]
+    models = [
+        AnswersOfFold(classes, labels.values[b], values.values[b], safe_indexing(X, b))
+        for _, b in splits
+    ]
     indices = {"train": tuple(a for a, _ in splits), "test": tuple(b for _, b in splits)}
     return {"estimator": models, "indices": indices, "test_score": fold_scores(search)}
 

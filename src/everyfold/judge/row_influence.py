@@ -649,7 +649,8 @@ def _may_matter(asked: _Asked, train: Index) -> Array:
     model = asked.estimator
     if type(model) not in (SVC, SVR) or model.gamma in ("scale", "auto"):
         return matters
-    if getattr(model, "class_weight", None) == "balanced" or getattr(model, "probability", False):
+    calibrates = getattr(model, "probability", False) not in (False, "deprecated")
+    if getattr(model, "class_weight", None) == "balanced" or calibrates:
         return matters
     if asked.params.get("sample_weight") is not None:
         return matters

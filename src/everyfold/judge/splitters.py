@@ -23,7 +23,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from everyfold._progress import warn
 from everyfold._sklearn_private import num_samples
-from everyfold._typing import Array, Index, Matrix, RandomState, Targets
+from everyfold._typing import AnyArray, Array, Index, Matrix, RandomState, Targets
 from everyfold.folds import EqualSets
 
 # The rows that each split tests, and those that it leaves out of training.
@@ -279,8 +279,10 @@ class BufferedLeaveOneOut(HeldOutSets):
 
     Parameters
     ----------
-    coords : array of shape (n_samples, n_dimensions) or (n_samples,)
-        The place (or the time) of each row.
+    coords : array of shape (n_samples, n_dimensions) or (n_samples,), or list of str
+        The place (or the time) of each row; or the names of columns of X, a data frame, that have
+        it. Only names work where some of the rows are split, as by the inner folds of a nested
+        cross-validation.
     radius : float
         Rows at this distance or closer are left out.
     metric : str or callable, default="euclidean"
@@ -301,7 +303,9 @@ class BufferedLeaveOneOut(HeldOutSets):
     [([2, 3], [0]), ([3], [1])]
     """
 
-    def __init__(self, coords: ArrayLike, radius: float, *, metric: str = "euclidean") -> None:
+    def __init__(
+        self, coords: ArrayLike | list[str], radius: float, *, metric: str = "euclidean"
+    ) -> None:
         self.coords = coords
         self.radius = radius
         self.metric = metric
@@ -309,7 +313,7 @@ class BufferedLeaveOneOut(HeldOutSets):
     def held_out_sets(self, X: Matrix, y: Targets = None) -> TestedAndHeld:
         """See base class."""
         n = num_samples(X)
-        coords = np.asarray(self.coords)
+        coords = np.asarray(_column_of(X, self.coords, "coords"))
         coords = check_array(coords[:, None] if coords.ndim == 1 else coords, input_name="coords")
         _check_rows("coords", len(coords), n)
         _check_distance("radius", self.radius)
@@ -341,9 +345,10 @@ class PurgedTimeSeriesSplit(HeldOutSets):
         looks ahead or back.
     embargo : number or timedelta, default=0
         How much more is left out after the block.
-    times : array of shape (n_samples,), optional
-        The time of each row, as numbers or dates; rows need not be in order. By default rows are
-        one unit of time apart.
+    times : array of shape (n_samples,) or str, optional
+        The time of each row, as numbers or dates, or the name of the column of X that has it, as
+        for :class:`BufferedLeaveOneOut`; rows need not be in order. By default rows are one unit of
+        time apart.
 
     References
     ----------
@@ -364,7 +369,7 @@ class PurgedTimeSeriesSplit(HeldOutSets):
         *,
         purge: object = 0,
         embargo: object = 0,
-        times: ArrayLike | None = None,
+        times: ArrayLike | str | None = None,
     ) -> None:
         self.n_splits = n_splits
         self.purge = purge
@@ -380,7 +385,8 @@ class PurgedTimeSeriesSplit(HeldOutSets):
         n, count = num_samples(X), self.get_n_splits()
         if count > n:
             raise ValueError(f"n_splits={count} is more than the {n} rows; use a smaller number")
-        times = np.arange(n) if self.times is None else column_or_1d(self.times)
+        own = np.arange(n) if self.times is None else _column_of(X, self.times, "times")
+        times = column_or_1d(own)
         _check_rows("times", len(times), n)
         purge, embargo = self._read("purge", times), self._read("embargo", times)
         order = np.argsort(times, kind="stable")
@@ -408,13 +414,28 @@ class PurgedTimeSeriesSplit(HeldOutSets):
         return found
 
 
+def _column_of(X: Matrix, given: ArrayLike | str | list[str], name: str) -> AnyArray:
+    """Places or times of the rows of X: as given, or from the columns of X that are named."""
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(own, str) for own in names):
+        return np.asarray(given)
+    missing = [own for own in names if own not in getattr(X, "columns", ())]
+    if missing:
+        raise ValueError(
+            f"{name}={given!r}: X has no column {missing[0]!r}; pass a data frame with it, or an "
+            "array with an entry for each row"
+        )
+    found = np.column_stack([np.asarray(X[own]) for own in names])
+    return found[:, 0] if isinstance(given, str) else found
+
+
 def _check_rows(name: str, found: int, n: int) -> None:
     """Refuse places or times of other rows than those that are split."""
     if found != n:
         raise ValueError(
             f"{name} has {found} entries, but {n} rows are split; pass those of these rows. Where "
-            "only some of the rows are split, as inside a nested cross-validation, no splitter "
-            "with places or times of all rows can be used"
+            "only some of the rows are split, as inside a nested cross-validation, pass the names "
+            f"of columns of X in place of an array of {name}"
         )
 
 

@@ -7,9 +7,10 @@ module of this package, and says so where it cannot answer.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from numbers import Real
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -308,9 +309,14 @@ class _Judgement:
         """What the search itself said of its winner: edges of the grid, useless models."""
         if not is_ours(self.model):
             return
+        grid = getattr(self.model, "param_grid", None)
         for words in self.model._said:
             is_edge = "of its grid" in words
+            name = words.removeprefix("the best ").partition("=")[0]
             remedy = "more values in param_grid" if is_edge else ""
+            if is_edge and isinstance(grid, dict):  # of numbers, as they have ends
+                further = _beyond(grid[name], "largest" if "the largest" in words else "smallest")
+                remedy = f"param_grid[{name!r}] += {further}" if further else remedy
             yield VerdictLine("grid" if is_edge else "winner", words, remedy, not is_edge)
 
     # -- rows ----------------------------------------------------------------------------------
@@ -394,6 +400,23 @@ class _Judgement:
         yield from (VerdictLine("leaks", leak.words, leak.remedy, True) for leak in found)
 
 
+def _beyond(values: Sequence[object], side: str) -> list[float]:
+    """Two values beyond an end of a grid, in steps like its last one.
+
+    >>> _beyond([0.1, 1, 10, "scale"], "largest"), _beyond([2, 3, 4], "smallest")
+    ([100, 1000], [1])
+    """
+    numbers = {value for value in values if isinstance(value, Real)}
+    before, end = sorted(map(float, numbers), reverse=side == "smallest")[-2:]
+    is_positive = min(before, end) > 0.0
+    if is_positive and max(before, end) > 2.0 * min(before, end):
+        found = [end * (end / before) ** k for k in (1, 2)]
+    else:
+        found = [end + (end - before) * k for k in (1, 2)]
+    words = (f"{value:.3g}" for value in found if value > 0.0 or not is_positive)
+    return [int(float(own)) if float(own).is_integer() else float(own) for own in words]
+
+
 def _has_gaps(values: AnyArray) -> Mask:
     """The rows with a value that is not known."""
     return np.asarray(np.isnan(values.reshape(len(values), -1)).any(axis=1))
@@ -445,7 +468,13 @@ def _html(lines: Iterable[tuple[str, str]]) -> str:
 
 
 class ResultView:
-    """Shows the results below scikit-learn's own diagram in notebooks."""
+    """Shows the results below scikit-learn's own diagram in notebooks, and the verdict in print."""
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{verdict(self)}" if hasattr(self, "cv_results_") else repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)  # part of a sentence
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + _result_view(self)  # type: ignore[misc]

@@ -248,6 +248,20 @@ def solve_stack(A: Array, B: Array) -> Array:
     return solved
 
 
+def solve_rows(A: Array, B: Array) -> Array:
+    """Solve X A = B for t symmetric positive definite systems, (t, m, m) and (t, k, m).
+
+    As ``solve_stack``, for right-hand sides that are rows, as LAPACK keeps them.
+    """
+    if A.shape[1] <= SMALL_BLOCK:
+        return solve_stack(A, B.transpose(0, 2, 1)).transpose(0, 2, 1)
+    solved = np.empty_like(B)
+    for k, (A_k, B_k) in enumerate(zip(A, B, strict=True)):
+        _, x, info = lapack.dposv(A_k.T, B_k.T, lower=1)
+        solved[k] = np.nan if info else x.T
+    return solved
+
+
 def _solve_pairs(A: Array, B: Array) -> Array:
     """``solve_stack`` for m = 2, where a million pairs are a few passes over arrays."""
     a, b, d = A[:, 0, 0, None], A[:, 0, 1, None], A[:, 1, 1, None]

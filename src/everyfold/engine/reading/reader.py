@@ -275,7 +275,7 @@ def _folds(
         return Folds.leave_one_out(n)
     # A splitter of this library: no training set is written out.
     if hasattr(splitter, "held_out_sets") and not literal:
-        return Folds(n, *splitter.held_out_sets(X, request.y))
+        return Folds(n, *splitter.held_out_sets(request.X, request.y))
     return Folds.from_splits(_each_split(request, splitter), n, literal=literal)
 
 
