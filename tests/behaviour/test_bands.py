@@ -183,7 +183,7 @@ def test_tuned_gamma_and_robust_columns():
         ({"kernel": [("linear", ["a"])]}, "a band has the columns \\['a'\\]"),
         ({"kernel": [("linear", [])]}, "a band has no columns|has the columns"),
         ({"kernel": ["linear", "rbf"]}, "a list of pairs"),
-        ({"kernel": [("precomputed", [1])]}, "not allowed in it"),
+        ({"kernel": [("precomputed", [1])]}, "not allowed in a band"),
         ({"band_search": 0}, "use 'gradient' or a number"),
         ({"target_groups": [1, 2]}, "one entry for each of the 4 targets"),
         ({"target_groups": "all"}, "use None, 'each' or an array"),

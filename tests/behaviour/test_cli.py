@@ -675,10 +675,13 @@ def test_numbers_wanted_but_labels_given(cli, iris):
 
 
 def test_usage_errors(cli, iris):
-    for argv in (["serch"], ["search", iris], ["search"], ["search", iris, "--modle", "svc"]):
+    for argv in (["serch"], ["search"], ["search", iris, "--modle", "svc"]):
         done = cli(*argv)
         assert (done.code, done.out) == (2, "")
         assert "Usage: everyfold" in done.err
+    done = cli("search", iris)  # which names the models, more use than the usage of the command
+    assert (done.code, done.out) == (2, "")
+    assert "--model is missing; use --model svc for labels" in done.err
 
 
 def test_a_failure_during_the_work_is_1(cli, iris, sugar, tmp_path):

@@ -47,6 +47,10 @@ _SAMPLE = 500
 # score (0 for losses, 1 for others) that makes none between kernels.
 _NEAR, _ALIKE = 0.05, 1e-3
 
+# Differences of scores near 1 that are rounding: of rows that occur several times, say, which their
+# copies predict with any kernel.
+_ROUNDING = 1e-9
+
 
 Score = Callable[[float], float]
 
@@ -75,7 +79,8 @@ def best_gamma(rough: Score, score: Score, centre: float) -> float:
     k = powers.index(top)
     beside = [found[power] for power in powers[max(k - 1, 0) : k + 2]]
     power = top + (peak(*beside)[0] * STEP if len(beside) == 3 else 0.0)
-    if abs(power - top) > _NEAR and score(10.0**power) > found[top]:
+    least = found[top] + _rounding(found[top])
+    if abs(power - top) > _NEAR and score(10.0**power) > least:
         top = power
     return float(10.0**top)
 
@@ -106,9 +111,15 @@ class _Climb:
         """
         best = max(found.values())
         room = -best if best < 0.0 else max(1.0 - best, 0.0)
-        good = [power for power, value in found.items() if value >= best - _ALIKE * room]
+        margin = max(_ALIKE * room, _rounding(best))
+        good = [power for power, value in found.items() if value >= best - margin]
         middle = self.lowest - FARTHEST[0]
         return min(good, key=lambda power: abs(power - middle))
+
+
+def _rounding(score: float) -> float:
+    """What makes no difference to a score; nothing of a loss, whose unit is not known."""
+    return _ROUNDING if score > 0.0 else 0.0
 
 
 def peak(before: float, top: float, after: float) -> tuple[float, float]:
