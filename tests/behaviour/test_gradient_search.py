@@ -339,7 +339,7 @@ def test_time_series():
     for number, (train, test) in enumerate(list(TimeSeriesSplit(4).split(X))[1:]):
         score = LSSVR(**START).fit(X[train], y[train]).score(X[test], y[test])
         assert search.path_[0]["outer_scores"][number] == pytest.approx(score)
-    with pytest.raises(ValueError, match="only 1 of 2 folds can be left out"):
+    with pytest.raises(ValueError, match="only 1 of 2 leave training and test rows"):
         quick(cv=TimeSeriesSplit(2)).fit(X, y)
 
 
@@ -575,7 +575,7 @@ def test_weights_count_in_outer_scores_as_in_searches():
         (quick(max_iter=0), "max_iter=0"),
         (quick(max_iter=True), "max_iter=True"),
         (quick(scoring="unknown"), "'unknown' is not a valid scoring"),
-        (quick(cv=2), "only 0 of 2 folds can be left out"),
+        (quick(cv=2), "only 0 of 2 leave training and test rows"),
         (quick(start="best"), "start='best'"),
         (quick(start={"C": 1.0}), "only 'gamma' and 'alpha'"),
         (quick(start={"gamma": 0.0}), "pass a number > 0"),

@@ -15,6 +15,10 @@ from everyfold._typing import Array
 # matrix; a preconditioner may be as far off.
 _LIFT = 1e-6
 
+# What is tried in turn; the last is more than rounding can ask for. And the least share of the
+# largest entry of a diagonal that an entry may have where it is not scaled.
+_LIFTS, _FLOOR = (0.0, *(_LIFT * 10.0**k for k in range(12))), 1e-12
+
 # The smallest pivot, of a diagonal of ones, that single precision is trusted with.
 _FEW_DIGITS = 1e-5
 
@@ -103,13 +107,12 @@ def _scaled_factor(system: Array, penalty: Array) -> tuple[Array, Array, bool]:
     size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     system /= size
     system /= size[:, None]
-    lift = 0.0
-    while True:
+    for lift in _LIFTS:
         np.fill_diagonal(system, 1.0 + lift)
         L, info = lapack.dpotrf(system, lower=1, clean=0)
         if not info:
             return size, L, lift > 0.0
-        lift = max(_LIFT, 10.0 * lift)
+    return size, np.eye(len(size), order="F"), True  # not finite: the diagonal is all that is known
 
 
 class OwnSystems:
@@ -189,15 +192,18 @@ class CoupledPreconditioner(TallPreconditioner):
         """See base class; P is that of every value."""
         self._factors = []
         for gram in self._grams:
-            lift = 0.0
-            while True:
+            diagonal = gram.diagonal() + np.tile(penalty, self._width)
+            # A class that a fold does not have, or that no row of it is uncertain of, has no
+            # curvature, and its intercept no penalty.
+            diagonal = np.maximum(diagonal, _FLOOR * max(diagonal.max(), _FLOOR))
+            for lift in _LIFTS:
                 L = gram.copy(order="F")
-                diagonal = gram.diagonal() + np.tile(penalty, self._width)
                 np.fill_diagonal(L, diagonal * (1.0 + lift))
                 L, info = lapack.spotrf(L, lower=1, clean=0, overwrite_a=1)
                 if not info:
                     break
-                lift = max(_LIFT, 10.0 * lift)
+            else:  # numbers that single precision does not hold; the models end as not exact
+                L = np.eye(len(diagonal), dtype=np.float32, order="F")
             self._factors.append(L)
 
     def solve(self, B: Array) -> Array:

@@ -27,7 +27,7 @@ from everyfold.linalg.symmetric import CHUNK, solve_general
 from everyfold.operators.base import OperatorSpec
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
-from everyfold.operators.response import Linear, Quadratic, Response, Solution
+from everyfold.operators.response import Linear, Quadratic, Response, Solution, influence_series
 
 
 class InfluenceMatrix(DenseMatrix):
@@ -133,9 +133,12 @@ class InfluenceResponse(Response):
 
         return step
 
-    def _hat_products(self, rows: Index) -> Linear:
+    def hat_series(self, rows: Index, B: Array, order: int) -> Array:
+        """See base class; no block is formed."""
+        if rows.size == 0 or order == 0:
+            return np.zeros_like(B)
         s, step = self._quadratic.s[rows][:, :, None], self.block_products(rows)
-        return lambda B: 2.0 * s * step(s * B)
+        return influence_series(2.0 * s * step(s * B), lambda H_B: 2.0 * s * step(s * H_B), order)
 
     def _own_answer(self, rows: Index, B: Array) -> Array:
         """M̃_SS B; 2 n m flops and 6 n c a column."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from everyfold.linalg.preconditioner import CoupledPreconditioner
+from everyfold.linalg.preconditioner import CoupledPreconditioner, GramPreconditioner
 
 RNG = np.random.default_rng(0)
 N, C, K = 60, 4, 3
@@ -33,3 +33,25 @@ def test_systems_of_the_rows_that_each_model_has(outside):
         H += np.einsum("ij,kl->ikjl", np.diag(PENALTY), np.eye(K))
         solved = np.linalg.solve(H.reshape(C * K, C * K), B[:, model].ravel()).reshape(C, K)
         assert_allclose(found[:, place], solved, atol=2e-5)
+
+
+def test_a_column_of_zeros_without_a_penalty_has_a_factor():
+    """As the intercept of a class that the rows of a fold do not have."""
+    columns = A.copy()
+    columns[:, 0] = 0.0
+    preconditioner = CoupledPreconditioner(columns, curvatures(), np.zeros(N, int), np.eye(1) > 1)
+    preconditioner.add(np.zeros(C))
+    assert np.isfinite(preconditioner.of_models(np.ones((C, K)), np.array([0]))).all()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_what_is_not_finite_comes_to_an_end(spoilt):
+    columns = A.copy()
+    columns[0] = spoilt
+    coupled = CoupledPreconditioner(columns, curvatures(), np.zeros(N, int), np.eye(1) > 1)
+    coupled.add(PENALTY)
+    assert coupled.of_models(np.ones((C, K)), np.array([0])).shape == (C, K)
+    gram = GramPreconditioner(columns, np.ones(N, dtype=np.float32))
+    gram.add(PENALTY)
+    assert gram.solve(np.ones((C, 2))).shape == (C, 2)
